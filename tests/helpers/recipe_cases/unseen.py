@@ -223,4 +223,15 @@ UNSEEN = [
         "torch.rand(2, 1, 9, 9), torch.randint(0, 5, (4, 17)).int()",
         arguments="h, n",
     ),
+    RegionCase(
+        "steps that are written to places of a tensor",
+        "a = torch.zeros(3, 11, 5); a[:, 0] = x[:, 0]; for t in range(1, 11):;     a[:, t] = torch.logsumexp(a[:, t - 1, None] + w, 2) + "
+        "x[:, t]; y = x.clone(); for t in range(1, 9):;     y[:, t, :] = torch.tanh(y[..., t - 1, :]) + y.select(1, t + 1); y[:, 3] = 0.5; "
+        "row = y[:, 4]; row.mul_(2); d = torch.full((3, 4, 4), 9.0); d[:, 0, 0] = 0; for i in range(1, 4):;     "
+        "for j in range(1, 4):;         d[:, i, j] = x[:, i, j] + torch.minimum(d[:, i - 1, j], d[:, i, j - 1]); "
+        "self.m[1] = x[0, 0]; self.m[2] = self.m[1] * 2 + self.m[0]; return a, a[:, -1], y, y[:, 4] + row, d[:, 3, -1], self.m.sum(0)",
+        "torch.randn(3, 11, 5), torch.randn(5, 5)",
+        init="self.register_buffer('m', torch.arange(20.0).view(4, 5))",
+        arguments="x, w",
+    ),
 ]
