@@ -75,7 +75,7 @@ def _fill_places(made: Tensor, source: Tensor, picked: list[_Part], given: Tenso
     known = source.filling if source.filling and source.filling.axes == axes else Filling(source, axes, {})
     parts = known.parts | {tuple(part.start for part in picked): given}
     size = source.shape[axes[0]]
-    if len(axes) == 1 and (len(parts) == size or len(parts) > max(MOST_PARTS, size // 2)):
+    if len(axes) == 1 and len(parts) > max(MOST_PARTS, size // 2):
         made = stack([parts[(place,)] if (place,) in parts else pick(known.base, *axes, place) for place in range(size)], *axes)
     made.filling = Filling(known.base, axes, parts)
     return made

@@ -78,9 +78,9 @@ def find_part(source: Tensor, keys: list[Any]) -> tuple[Tensor, Tensor | None]:
     dots = [place for place, one in enumerate(keys) if isinstance(one, dict) and "ellipsis" in one]
     if dots:
         keys = [*keys[: dots[0]], *[whole] * (len(source.shape) - len(keys) + 1), *keys[dots[0] + 1 :]]
-    picked = {axis: one % source.shape[axis] for axis, one in enumerate(keys) if type(one) is int}
     if not all(type(one) is int or one == whole for one in keys):
         return source, None
+    picked = {axis: one % source.shape[axis] for axis, one in enumerate(keys) if type(one) is int}
     while source.filling and source.filling.axes == tuple(picked):
         if (part := source.filling.parts.get(tuple(picked.values()))) is not None:
             return source, part
