@@ -139,6 +139,12 @@ def test_products_are_as_exact_as_the_class_asks(precision: str, dtype: str, lin
     assert f"    {line}" in write(read_regions(task.model_copy(update={"precision": PrecisionClass(precision)}), facts))
 
 
+def test_each_reading_leads_to_the_same_text() -> None:
+    """Though both operands are of one size, and their rows lie in other orders."""
+    task, facts = describe(RegionCase("one", "return ((x[None] - x[:, None]) ** 2).sum(2)", "torch.randn(18, 6)"))
+    assert len({write(read_regions(task, facts)) for _ in range(12)}) == 1
+
+
 def test_settings_of_products_matter_to_products_only() -> None:
     plain, product = plan_of("return x.softmax(-1)", "torch.randn(8, 9)"), plan_of("return (x @ x).relu()", "torch.randn(4096, 4096)")
     stages = [{name for stage in RECIPE.tunables for name in RECIPE.list_tunables(plan, stage)} for plan in (plain, product)]

@@ -97,7 +97,8 @@ class Walk:
     formulas: dict[int, Tensor] = field(default_factory=dict)
     allowed: dict[int, Coordinates] | None = None
     """Anchors of the kernel with the coordinates of their results; others raise Misfit. None where nothing is asked."""
-    _seen: set[tuple[int, Coordinates]] = field(default_factory=set)
+    _seen: dict[tuple[int, Coordinates], None] = field(default_factory=dict)
+    """Values and where they were met, in that order."""
 
     def visit(self, value: Tensor, at: Coordinates) -> None:
         """Follow an element. Raises Misfit."""
@@ -106,7 +107,7 @@ class Walk:
             one, place = todo.pop()
             if (id(one), place) in self._seen:
                 continue
-            self._seen.add((id(one), place))
+            self._seen[(id(one), place)] = None
             if self.stops(one):
                 self.leaves[id(one)] = one
                 self.depends[id(one)] = self.depends.get(id(one), frozenset()).union(*(index.names for index in place))
