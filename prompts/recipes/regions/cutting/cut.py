@@ -77,7 +77,10 @@ def base_of(value: Tensor) -> Tensor:
 
 
 def _find_shared(regions: Iterable[WorkRegion]) -> set[int]:
-    """Values that several regions compute, and that are cheaper to store."""
+    """Values that several regions compute, and that are cheaper to store.
+
+    One that is part of another such value waits for the next round, unless a region computes it and none of those that it is part of.
+    """
     homes: dict[int, list[WorkRegion]] = {}
     values: dict[int, Tensor] = {}
     for region in regions:
@@ -87,8 +90,12 @@ def _find_shared(regions: Iterable[WorkRegion]) -> set[int]:
                 values[key] = value
     stored = {id(one) for region in regions for one in region.stores}
     found = {key for key, users in homes.items() if len(users) > 1 and key not in stored and _is_costly(values[key], stored)}
-    below = {id(one) for key in found for one in _list_formulas(values[key], stored)[0] if id(one) != key}
-    return found - below if found - below else found
+    above: dict[int, set[int]] = {}
+    for key in found:
+        for one in _list_formulas(values[key], stored)[0]:
+            if id(one) != key:
+                above.setdefault(id(one), set()).update(map(id, homes[key]))
+    return {key for key in found if key not in above or {id(user) for user in homes[key]} - above[key]} or found
 
 
 def _is_costly(value: Tensor, stored: set[int]) -> bool:
