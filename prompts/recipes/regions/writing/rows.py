@@ -72,6 +72,9 @@ class RowWriter:
         bounds = {ROW: "inside" if self.has_rest else "", PLACE: "valid" if self.ragged else ""}
         outer = frozenset((ROW,)) if tiling.looped else frozenset((ROW, PLACE))
         self.emitter = Emitter(self.arguments, self.in_memory, bounds, outer)
+        backwards = any(isinstance(one, Scan) and one.reverse for one in region.anchors)
+        self.unrolled = tiling.layout is RowLayout.COLUMNS and not chunk and not backwards and length <= _UNROLLED
+        self.emitter.numbers = frozenset((PLACE,)) if self.unrolled else frozenset()
         self.titles: dict[int, str] = {}
         """By anchor: the name of its result."""
 
@@ -165,8 +168,7 @@ class RowWriter:
         elif self.chunk or backwards:
             self.emitter.close(f"for k in range({f'{length - 1}, -1, -1' if backwards else ends}):")
         else:
-            kind = "tl.static_range" if length <= _UNROLLED else "range"
-            self.emitter.close(f"for k in {kind}({length}):")
+            self.emitter.close(f"for k in {'tl.static_range' if self.unrolled else 'range'}({length}):")
 
     def store_places(self, stores: list[Tensor]) -> None:
         """Store values that have an element for each place."""
