@@ -234,4 +234,13 @@ UNSEEN = [
         init="self.register_buffer('m', torch.arange(20.0).view(4, 5))",
         arguments="x, w",
     ),
+    RegionCase(
+        "bits of bytes, and places and numbers side by side",
+        "b = (z[..., None] >> torch.arange(8, dtype=torch.uint8)) & 1; y = x.clone(); y[torch.arange(3), -1] += 1.0; "
+        "y[i, 1] = x[:, 0]; return b.bool(), (b.int() << torch.arange(8)).sum(-1), y, x.roll(2), x.conj() + 1, "
+        "self.m[1](F.dropout2d(self.m[0](x)[:, :, None, None], training=self.training)), self.m[2](x)[0]",
+        "torch.randn(3, 7), torch.randint(0, 256, (8, 5)).byte(), torch.tensor([2, 0, 1])",
+        init="self.m = nn.ModuleList([nn.AlphaDropout(0.2), nn.Dropout2d(0.1), nn.LSTM(7, 4, proj_size=2)])",
+        arguments="x, z, i",
+    ),
 ]

@@ -202,7 +202,8 @@ def _split(call: NodeCall) -> Lowered:
 def _roll(call: NodeCall) -> Lowered:
     source, shifts, axes = call.tensor(0, "input", "self"), call.get(1, "shifts"), call.get(2, "dims", default=None)
     if axes is None:
-        raise NotCovered("over all elements")
+        size = source.size
+        return reshape(view(reshape(source, (size,)), (size,), lambda at: ((at[0] + -shifts % size) % size,)), source.shape)
     by = dict(zip(find_axes(axes, len(source.shape)) if isinstance(axes, int) else [axis % len(source.shape) for axis in axes],
                   [shifts] if isinstance(shifts, int) else shifts, strict=True))  # fmt: skip
     sizes = source.shape
