@@ -243,4 +243,12 @@ UNSEEN = [
         init="self.m = nn.ModuleList([nn.AlphaDropout(0.2), nn.Dropout2d(0.1), nn.LSTM(7, 4, proj_size=2)])",
         arguments="x, z, i",
     ),
+    RegionCase(
+        "steps of stencils",
+        "for _ in range(6):;     p = F.pad(x, (1, 1, 1, 1)); "
+        "    x = x + 0.1 * (p[..., 2:, 1:-1] + p[..., :-2, 1:-1] + p[..., 1:-1, 2:] + p[..., 1:-1, :-2] - 4 * x); "
+        "for _ in range(9):;     y = torch.tanh(y.roll(1, 1) - y.roll(-1, 1)); return x, y.sum(1)",
+        "torch.randn(2, 1, 7, 9), torch.randn(3, 33)",
+        arguments="x, y",
+    ),
 ]

@@ -21,7 +21,15 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     ScatterRegion,
     WorkRegion,
 )
-from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
+from tritonsmith.prompts.recipes.regions.cutting.space import (
+    OFFSET,
+    Misfit,
+    Walk,
+    anchor_coordinates,
+    anchor_space,
+    find_crowded,
+    list_below,
+)
 from tritonsmith.prompts.recipes.regions.reading.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
@@ -46,8 +54,6 @@ _SMALL = 2**16
 """Elements so few that a launch takes longer than reading them: anchors of such rows share a kernel even if they read nothing in common."""
 _MOST_FORMULAS = 64
 """Elementwise values that one kernel computes for a value that others read too."""
-
-
 _WHOLE = LibraryCall | Item | Attention | Recurrence | LastCell | Scatter
 """Values that a region gives as a whole."""
 _CHEAP = 2.0
@@ -288,6 +294,8 @@ class Cutter(CutState):
                 self.store(one)
             else:
                 todo += reversed(one.operands)
+        while (crowded := find_crowded(value, self.in_memory)) is not None and crowded is not value:
+            self.store(crowded)
 
     def _place(self, anchor: Anchor) -> AnchoredRegion:
         """The region of an anchor."""
