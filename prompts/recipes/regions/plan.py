@@ -12,7 +12,7 @@ from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
 from tritonsmith.evaluator.tasks import declared_shapes
 from tritonsmith.prompts.recipes.builder import table_lines, write_builder
 from tritonsmith.prompts.recipes.constructor import made_for
-from tritonsmith.prompts.recipes.members import attribute, complete_members, parent_lines
+from tritonsmith.prompts.recipes.members import assign, complete_members, parent_lines
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, name_starred
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
@@ -199,7 +199,7 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     facts, arguments, unpacked = name_starred(facts)
     forward = read_forward(facts, training)
     own = [line.partition("|") for line in forward.members]
-    made = [part for path, _, text in own for part in (*parent_lines(path), f"{attribute(path)} = {text}")]
+    made = [part for path, _, text in own for part in (*parent_lines(path), assign(path, text))]
     names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path, _, _ in own)]
     signature, fixed = made_for(task.source, facts.init_inputs)
     lines, builder = _write_tables(task, facts, forward, signature)

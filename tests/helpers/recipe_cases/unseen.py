@@ -223,4 +223,32 @@ UNSEEN = [
         "torch.rand(2, 1, 9, 9), torch.randint(0, 5, (4, 17)).int()",
         arguments="h, n",
     ),
+    RegionCase(
+        "steps that are written to places of a tensor",
+        "a = torch.zeros(3, 11, 5); a[:, 0] = x[:, 0]; for t in range(1, 11):;     a[:, t] = torch.logsumexp(a[:, t - 1, None] + w, 2) + "
+        "x[:, t]; y = x.clone(); for t in range(1, 9):;     y[:, t, :] = torch.tanh(y[..., t - 1, :]) + y.select(1, t + 1); y[:, 3] = 0.5; "
+        "row = y[:, 4]; row.mul_(2); d = torch.full((3, 4, 4), 9.0); d[:, 0, 0] = 0; for i in range(1, 4):;     "
+        "for j in range(1, 4):;         d[:, i, j] = x[:, i, j] + torch.minimum(d[:, i - 1, j], d[:, i, j - 1]); "
+        "self.m[1] = x[0, 0]; self.m[2] = self.m[1] * 2 + self.m[0]; return a, a[:, -1], y, y[:, 4] + row, d[:, 3, -1], self.m.sum(0)",
+        "torch.randn(3, 11, 5), torch.randn(5, 5)",
+        init="self.register_buffer('m', torch.arange(20.0).view(4, 5))",
+        arguments="x, w",
+    ),
+    RegionCase(
+        "bits of bytes, and places and numbers side by side",
+        "b = (z[..., None] >> torch.arange(8, dtype=torch.uint8)) & 1; y = x.clone(); y[torch.arange(3), -1] += 1.0; "
+        "y[i, 1] = x[:, 0]; return b.bool(), (b.int() << torch.arange(8)).sum(-1), y, x.roll(2), x.conj() + 1, "
+        "self.m[1](F.dropout2d(self.m[0](x)[:, :, None, None], training=self.training)), self.m[2](x)[0]",
+        "torch.randn(3, 7), torch.randint(0, 256, (8, 5)).byte(), torch.tensor([2, 0, 1])",
+        init="self.m = nn.ModuleList([nn.AlphaDropout(0.2), nn.Dropout2d(0.1), nn.LSTM(7, 4, proj_size=2)])",
+        arguments="x, z, i",
+    ),
+    RegionCase(
+        "steps of stencils",
+        "for _ in range(6):;     p = F.pad(x, (1, 1, 1, 1)); "
+        "    x = x + 0.1 * (p[..., 2:, 1:-1] + p[..., :-2, 1:-1] + p[..., 1:-1, 2:] + p[..., 1:-1, :-2] - 4 * x); "
+        "for _ in range(9):;     y = torch.tanh(y.roll(1, 1) - y.roll(-1, 1)); return x, y.sum(1)",
+        "torch.randn(2, 1, 7, 9), torch.randn(3, 33)",
+        arguments="x, y",
+    ),
 ]

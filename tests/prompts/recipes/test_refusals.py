@@ -68,6 +68,8 @@ REFUSALS = [
     ("self.c = torch.rand(32)", "return x * self.c", ROWS, "self.c, which is neither a parameter nor a persistent buffer (line 13: "),
     ("", "return x if x.sum() > 0 else -x", ROWS,
      "this forward (it goes by the values of tensors, line 13: return x if x.sum() > 0 else -x);"),
+    ("", "return F.triplet_margin_with_distance_loss(x, x, x, distance_function=nn.PairwiseDistance(p=1))", ROWS,
+     "F.triplet_margin_with_distance_loss (line 13: "),
     ("self.g = nn.LSTM(32, 8, proj_size=4)", "return self.g(x)[0]", STEPS, "an nn.LSTM with proj_size (line 13: "),
     ("self.g = nn.GRU(32, 8).double()", "return self.g(x)[0]", f"{STEPS}.double()", "nn.GRU on float64 (line 13: "),
 ]  # fmt: skip

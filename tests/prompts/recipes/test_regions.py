@@ -14,7 +14,7 @@ from tritonsmith.evaluator.schema import KernelFacts, Label, LaunchFacts, Precis
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.book import Match, match
 from tritonsmith.prompts.recipes.recipe import Settings
-from tritonsmith.prompts.recipes.regions.cutting import operands
+from tritonsmith.prompts.recipes.regions.cutting import cut, operands
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion
 from tritonsmith.prompts.recipes.regions.gains import describe_gain
 from tritonsmith.prompts.recipes.regions.lowering import convolutions
@@ -137,6 +137,22 @@ def test_products_are_as_exact_as_the_class_asks(precision: str, dtype: str, lin
     case = RegionCase("one", "return torch.relu(x @ y)", ", ".join([f"torch.randn(64, 64, dtype=torch.{dtype})"] * 2), arguments="x, y")
     task, facts = describe(case)
     assert f"    {line}" in write(read_regions(task.model_copy(update={"precision": PrecisionClass(precision)}), facts))
+
+
+def test_each_reading_leads_to_the_same_text() -> None:
+    """Though both operands are of one size, and their rows lie in other orders."""
+    task, facts = describe(RegionCase("one", "return ((x[None] - x[:, None]) ** 2).sum(2)", "torch.randn(18, 6)"))
+    assert len({write(read_regions(task, facts)) for _ in range(12)}) == 1
+
+
+def test_states_of_a_loop_are_stored_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each state is part of the next one, and both are read elsewhere: the forward is not cut anew for each of them."""
+    rounds: list[int] = []
+    monkeypatch.setattr(cut, "_find_shared", lambda regions, find=cut._find_shared: rounds.append(len(regions)) or find(regions))
+    states = "for t in range(6):;     h, c = self.l(x[t], (h, c)); return h, c"
+    init = "self.l = nn.LSTMCell(5, 7)"
+    assert plan_of(states, "torch.randn(6, 2, 5), torch.randn(2, 7), torch.randn(2, 7)", arguments="x, h, c", init=init).regions
+    assert len(rounds) < 8
 
 
 def test_settings_of_products_matter_to_products_only() -> None:

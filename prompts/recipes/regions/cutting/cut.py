@@ -21,7 +21,15 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     ScatterRegion,
     WorkRegion,
 )
-from tritonsmith.prompts.recipes.regions.cutting.space import OFFSET, Misfit, Walk, anchor_coordinates, anchor_space, list_below
+from tritonsmith.prompts.recipes.regions.cutting.space import (
+    OFFSET,
+    Misfit,
+    Walk,
+    anchor_coordinates,
+    anchor_space,
+    find_crowded,
+    list_below,
+)
 from tritonsmith.prompts.recipes.regions.reading.reader import list_values
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
@@ -46,8 +54,6 @@ _SMALL = 2**16
 """Elements so few that a launch takes longer than reading them: anchors of such rows share a kernel even if they read nothing in common."""
 _MOST_FORMULAS = 64
 """Elementwise values that one kernel computes for a value that others read too."""
-
-
 _WHOLE = LibraryCall | Item | Attention | Recurrence | LastCell | Scatter
 """Values that a region gives as a whole."""
 _CHEAP = 2.0
@@ -77,7 +83,10 @@ def base_of(value: Tensor) -> Tensor:
 
 
 def _find_shared(regions: Iterable[WorkRegion]) -> set[int]:
-    """Values that several regions compute, and that are cheaper to store."""
+    """Values that several regions compute, and that are cheaper to store.
+
+    One that is part of another such value waits for the next round, unless a region computes it and none of those that it is part of.
+    """
     homes: dict[int, list[WorkRegion]] = {}
     values: dict[int, Tensor] = {}
     for region in regions:
@@ -87,8 +96,12 @@ def _find_shared(regions: Iterable[WorkRegion]) -> set[int]:
                 values[key] = value
     stored = {id(one) for region in regions for one in region.stores}
     found = {key for key, users in homes.items() if len(users) > 1 and key not in stored and _is_costly(values[key], stored)}
-    below = {id(one) for key in found for one in _list_formulas(values[key], stored)[0] if id(one) != key}
-    return found - below if found - below else found
+    above: dict[int, set[int]] = {}
+    for key in found:
+        for one in _list_formulas(values[key], stored)[0]:
+            if id(one) != key:
+                above.setdefault(id(one), set()).update(map(id, homes[key]))
+    return {key for key in found if key not in above or {id(user) for user in homes[key]} - above[key]} or found
 
 
 def _is_costly(value: Tensor, stored: set[int]) -> bool:
@@ -281,6 +294,8 @@ class Cutter(CutState):
                 self.store(one)
             else:
                 todo += reversed(one.operands)
+        while (crowded := find_crowded(value, self.in_memory)) is not None and crowded is not value:
+            self.store(crowded)
 
     def _place(self, anchor: Anchor) -> AnchoredRegion:
         """The region of an anchor."""

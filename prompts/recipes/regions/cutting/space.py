@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, Shape, count, ravel, unravel, variable
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, MatrixProduct, Scan, Tensor, list_reads
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, MatrixProduct, Scan, Tensor, list_reads
 
 ROW, PLACE, OFFSET = "row", "k", "offset"
 """Variables of kernels: the row, the place in a row, the place in a tensor."""
 BATCH, LINE, COLUMN, TAP, ACROSS, DOWN = "batch", "m", "n", "tap", "across", "down"
 """Variables of products: which one, row and column of the result, tap, place along the left and along the right operand's depth."""
+
+_MOST_PLACES = 16
+"""Elements of a value that are computed for one element of another one."""
 
 
 class Misfit(Exception):
@@ -97,7 +101,8 @@ class Walk:
     formulas: dict[int, Tensor] = field(default_factory=dict)
     allowed: dict[int, Coordinates] | None = None
     """Anchors of the kernel with the coordinates of their results; others raise Misfit. None where nothing is asked."""
-    _seen: set[tuple[int, Coordinates]] = field(default_factory=set)
+    _seen: dict[tuple[int, Coordinates], None] = field(default_factory=dict)
+    """Values and where they were met, in that order."""
 
     def visit(self, value: Tensor, at: Coordinates) -> None:
         """Follow an element. Raises Misfit."""
@@ -106,7 +111,7 @@ class Walk:
             one, place = todo.pop()
             if (id(one), place) in self._seen:
                 continue
-            self._seen.add((id(one), place))
+            self._seen[(id(one), place)] = None
             if self.stops(one):
                 self.leaves[id(one)] = one
                 self.depends[id(one)] = self.depends.get(id(one), frozenset()).union(*(index.names for index in place))
@@ -122,6 +127,22 @@ class Walk:
             raise Misfit
         if all(anchor is not one for one in self.anchors):
             self.anchors.append(anchor)
+
+
+def find_crowded(value: Tensor, stops: Callable[[Tensor], bool]) -> Tensor | None:
+    """An elementwise value of which each element of another one needs many, as several steps of a stencil do; the nearest such value."""
+    seen: dict[int, set[Coordinates]] = {}
+    todo = deque([(value, unravel(variable(OFFSET, value.size), value.shape))])
+    while todo:
+        one, place = todo.popleft()
+        places = seen.setdefault(id(one), set())
+        if place in places or stops(one) or isinstance(one, AnchorResult):
+            continue
+        places.add(place)
+        if len(places) > _MOST_PLACES and isinstance(one, Formula) and one.inputs:
+            return one
+        todo += [(read.value, read.at) for read in list_reads(one, place)]
+    return None
 
 
 def list_below(value: Tensor, stops: Callable[[Tensor], bool]) -> tuple[list[Tensor], list[Anchor]]:

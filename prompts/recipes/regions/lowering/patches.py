@@ -9,10 +9,10 @@ from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import as_type, broadcast, cast, constant, formula, select_where
-from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape, view
+from tritonsmith.prompts.recipes.regions.lowering.views import MOST_PARTS, expand, pick, reshape, stack, view
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index
 from tritonsmith.prompts.recipes.regions.values.scatter import Meeting, Scatter
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Formula, Position, Tensor, TensorView, rename
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Filling, Formula, Position, Tensor, TensorView, rename
 
 _ATOMIC = ("float32", "float64", "int32", "int64")
 """Types for which every card has atomic operations."""
@@ -61,7 +61,24 @@ def put(source: Tensor, keys: list[Any], value: Any) -> Tensor:
     places = [Position(shape=source.shape, dtype="int32", index=_take_axis(part.axis)) for part in partial]
     tests = [_write_test(f"{{{number}}}", part) for number, part in enumerate(partial)]
     chosen = Formula(shape=source.shape, dtype="bool", template=" & ".join(tests), inputs=tuple(places))
-    return select_where(chosen, shown, source, source.dtype, source.shape)
+    made = select_where(chosen, shown, source, source.dtype, source.shape)
+    single = all(part.fits(source.shape[part.axis]) for part in parts if part.kept)
+    return _fill_places(made, source, [part for part in parts if not part.kept], given) if single else made
+
+
+def _fill_places(made: Tensor, source: Tensor, picked: list[_Part], given: Tensor) -> Tensor:
+    """A tensor that got another part at one place of some axes, with a note of all such parts.
+
+    Where these are most of the tensor, as behind a loop over an axis, it is made of them, and not by asking each element for its part.
+    """
+    axes = tuple(part.axis for part in picked)
+    known = source.filling if source.filling and source.filling.axes == axes else Filling(source, axes, {})
+    parts = known.parts | {tuple(part.start for part in picked): given}
+    size = source.shape[axes[0]]
+    if len(axes) == 1 and len(parts) > max(MOST_PARTS, size // 2):
+        made = stack([parts[(place,)] if (place,) in parts else pick(known.base, *axes, place) for place in range(size)], *axes)
+    made.filling = Filling(known.base, axes, parts)
+    return made
 
 
 def _fill(dtype: str) -> str:

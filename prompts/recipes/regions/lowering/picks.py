@@ -8,7 +8,7 @@ from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, N
 from tritonsmith.prompts.recipes.regions.lowering.constants import count_up
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula, select_where
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
-from tritonsmith.prompts.recipes.regions.lowering.views import cut, permute, pick, reshape
+from tritonsmith.prompts.recipes.regions.lowering.views import cut, find_part, permute, pick, reshape
 from tritonsmith.prompts.recipes.regions.values.tensors import Lookup, Tensor, align, widen
 
 
@@ -17,6 +17,9 @@ def _index(call: NodeCall) -> Lowered:
     keys = list(given) if isinstance(given, list | tuple) else [given]
     if len(keys) > 1 and all(isinstance(one, int) for one in keys) and _is_list(call, keys):
         keys = [keys]
+    source, part = find_part(source, keys)
+    if part is not None:
+        return part
     axis, places = 0, dict[int, Tensor]()
     rest = sum(1 for one in keys if one is not None and not _is_ellipsis(one))
     for one in keys:

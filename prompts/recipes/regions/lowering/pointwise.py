@@ -62,6 +62,8 @@ _LOGIC = {
 }
 _LONG = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "not_equal": "ne", "and_": "bitwise_and",
          "or_": "bitwise_or", "xor": "bitwise_xor", "LogSigmoid": "logsigmoid", "arcsin": "asin", "arccos": "acos"}  # fmt: skip
+_DROPOUTS = ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "nn.Dropout1d", "nn.Dropout2d",
+             "nn.Dropout3d", "nn.AlphaDropout", "nn.FeatureAlphaDropout")  # fmt: skip
 _CASTS = {
     "float": "float32",
     "half": "float16",
@@ -305,6 +307,13 @@ def _clone(call: NodeCall) -> Lowered:
     return call.tensor(0, "input", "self")
 
 
+def _keep(call: NodeCall) -> Lowered:
+    """Dropout of whole channels, or that keeps mean and variance: nothing in evaluation mode."""
+    if call.training if call.node.op == "call_module" else call.get(2, "training", default="alpha" not in call.node.target):
+        raise NotCovered("in training mode")
+    return call.tensor(0, "input")
+
+
 def _add_scaled(call: NodeCall) -> Lowered:
     sign = "*" if "mul" in call.node.target else "/"
     factor = call.kwargs.get("value", 1)
@@ -343,7 +352,8 @@ TABLE: dict[str, Lower] = {
     "logical_not": _negate,
     **dict.fromkeys(("where", "masked_fill"), _choose),
     **dict.fromkeys(("to", "type", "type_as", *_CASTS), _convert),
-    **dict.fromkeys(("clone", "detach", "alias", "contiguous", "requires_grad"), _clone),
+    **dict.fromkeys(("clone", "detach", "alias", "contiguous", "requires_grad", "conj"), _clone),
+    **dict.fromkeys(_DROPOUTS, _keep),
     **dict.fromkeys(("addcmul", "addcdiv"), _add_scaled),
     **dict.fromkeys(("threshold", "celu", "rrelu", "hardshrink", "softshrink"), _shrink),
     **dict.fromkeys(("nn.Threshold", "nn.CELU", "nn.RReLU", "nn.Hardshrink", "nn.Softshrink"), _shrink),

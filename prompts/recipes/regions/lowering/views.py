@@ -9,9 +9,9 @@ from typing import Any
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, formula, write_number
 from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape, ravel, unravel
-from tritonsmith.prompts.recipes.regions.values.tensors import Joined, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import Joined, LibraryCall, Tensor, TensorView
 
-_MOST_PARTS = 8
+MOST_PARTS = 8
 """Tensors that a kernel reads as one; it asks for each element which of them has it."""
 Move = Callable[[Coordinates], Coordinates]
 
@@ -70,6 +70,33 @@ def pick(source: Tensor, axis: int, place: int) -> Tensor:
     place %= source.shape[axis]
     shape = (*source.shape[:axis], *source.shape[axis + 1 :])
     return view(source, shape, lambda at: (*at[:axis], Index(constant=place), *at[axis:]), f"{{0}}.select({axis}, {place})")
+
+
+def find_part(source: Tensor, keys: list[Any]) -> tuple[Tensor, Tensor | None]:
+    """What forward wrote to the places that an index picks, if it did; and else the tensor as it was ahead of writes to other places."""
+    whole: Any = {"slice": [None, None, None]}
+    dots = [place for place, one in enumerate(keys) if isinstance(one, dict) and "ellipsis" in one]
+    if dots:
+        keys = [*keys[: dots[0]], *[whole] * (len(source.shape) - len(keys) + 1), *keys[dots[0] + 1 :]]
+    if not all(type(one) is int or one == whole for one in keys):
+        return source, None
+    picked = {axis: one % source.shape[axis] for axis, one in enumerate(keys) if type(one) is int}
+    while source.filling and source.filling.axes == tuple(picked):
+        if (part := source.filling.parts.get(tuple(picked.values()))) is not None:
+            return source, part
+        source = source.filling.base
+    return source, None
+
+
+def stack(parts: list[Tensor], axis: int) -> Tensor:
+    """Values of one shape and type beside each other along a new axis."""
+    first = parts[0]
+    shape = (*first.shape[:axis], len(parts), *first.shape[axis:])
+    if len(parts) <= MOST_PARTS:
+        shown = (reshape(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in parts)
+        return Joined(shape=shape, dtype=first.dtype, parts=tuple(shown), axis=axis)
+    text = f"torch.stack([{', '.join(f'{{{place}}}' for place in range(len(parts)))}], {axis})"
+    return LibraryCall(shape=shape, dtype=first.dtype, name="stack", text=text, inputs=tuple(parts), says="torch.stack")
 
 
 def flip(source: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -150,7 +177,9 @@ def _narrow(call: NodeCall) -> Lowered:
 
 def _select(call: NodeCall) -> Lowered:
     source = call.tensor(0, "input", "self")
-    return pick(source, call.get(1, "dim") % len(source.shape), call.get(2, "index"))
+    axis, place = call.get(1, "dim") % len(source.shape), call.get(2, "index")
+    source, part = find_part(source, [{"slice": [None, None, None]}] * axis + [place])
+    return pick(source, axis, place) if part is None else part
 
 
 def _split(call: NodeCall) -> Lowered:
@@ -158,6 +187,8 @@ def _split(call: NodeCall) -> Lowered:
     source = call.tensor(0, "input", "self")
     if call.node.target.rpartition(".")[2] == "unbind":
         axis = call.get(1, "dim", default=0) % len(source.shape)
+        if source.shape[axis] != len(call.node.outputs):
+            raise NotCovered("of an axis of another size than the trace shows")
         return tuple(pick(source, axis, place) for place in range(source.shape[axis]))
     axis = call.get(2, "dim", default=0) % len(source.shape)
     found: list[Tensor] = []
@@ -171,7 +202,8 @@ def _split(call: NodeCall) -> Lowered:
 def _roll(call: NodeCall) -> Lowered:
     source, shifts, axes = call.tensor(0, "input", "self"), call.get(1, "shifts"), call.get(2, "dims", default=None)
     if axes is None:
-        raise NotCovered("over all elements")
+        size = source.size
+        return reshape(view(reshape(source, (size,)), (size,), lambda at: ((at[0] + -shifts % size) % size,)), source.shape)
     by = dict(zip(find_axes(axes, len(source.shape)) if isinstance(axes, int) else [axis % len(source.shape) for axis in axes],
                   [shifts] if isinstance(shifts, int) else shifts, strict=True))  # fmt: skip
     sizes = source.shape
@@ -194,7 +226,7 @@ def _join(call: NodeCall) -> Lowered:
         parts = [reshape(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in parts]
     axis = call.get(1, "dim", "axis", default=0) % rank
     parts = [one for one in parts if one.size]
-    if len(parts) > _MOST_PARTS:
+    if len(parts) > MOST_PARTS:
         raise NotCovered(f"of {len(parts)} tensors")
     return parts[0] if len(parts) == 1 else Joined(shape=call.shape, dtype=call.dtype, parts=tuple(parts), axis=axis)
 
@@ -209,7 +241,7 @@ def _stack(parts: list[Tensor], name: str, call: NodeCall) -> Lowered:
         axis, shapes = 1, [one.shape if len(one.shape) > 1 else (one.size, 1) for one in parts]
     else:
         axis, shapes = 2, [one.shape if len(one.shape) > 2 else (*(one.shape if len(one.shape) > 1 else (1, one.size)), 1) for one in parts]
-    if len(parts) > _MOST_PARTS:
+    if len(parts) > MOST_PARTS:
         raise NotCovered(f"of {len(parts)} tensors")
     shown = tuple(reshape(one, shape) for one, shape in zip(parts, shapes, strict=True))
     return shown[0] if len(shown) == 1 else Joined(shape=call.shape, dtype=call.dtype, parts=shown, axis=int(axis))

@@ -113,12 +113,14 @@ def _write_call(call: NodeCall, inputs: list[Tensor], members: list[str]) -> str
 
 
 def put_by_call(source: Tensor, keys: list[Any], value: Any, node: OpNode) -> Tensor:
-    """`source[keys] = value` at places that tensors hold, as a PyTorch call. Raises NoPlan for keys that are mixed with slices."""
-    if not all(isinstance(one, Tensor) or one == _WHOLE for one in keys):
+    """`source[keys] = value` at places that tensors hold, as a PyTorch call. Raises NoPlan for keys that are parts of an axis."""
+    basic = [one for one in keys if not isinstance(one, Tensor)]
+    if not all(one == _WHOLE for one in basic) and not all(type(one) is int for one in basic):
         raise NoPlan((name_node(node), node))
     given = value if isinstance(value, Tensor) else constant(value, source.dtype)
     inputs: list[Tensor] = [source]
-    places = ", ".join("None" if one == _WHOLE else _write(one, inputs) for one in keys)
+    texts = (f"torch.full((), {one}, device={_OF_CARD})" if type(one) is int else _write(one, inputs) for one in keys if one != _WHOLE)
+    places = ", ".join("None" if one == _WHOLE else next(texts) for one in keys)
     stored = _write(cast(as_type(given, source.dtype), source.dtype), inputs)
     return LibraryCall(
         shape=source.shape, dtype=source.dtype, name=node.name, text=f"torch.ops.aten.index_put({{0}}, [{places}], {stored})",
@@ -218,4 +220,6 @@ def _write(value: Any, inputs: list[Tensor]) -> str:
         return value
     if value == _DEVICE:
         return _OF_CARD
+    if isinstance(value, str) and re.search(r"[<(]", value):
+        raise NotCovered("with an object")  # of which the trace has the name
     return repr(value).replace("{", "{{").replace("}", "}}")

@@ -37,6 +37,8 @@ class Tensor:
     dtype: str
     name: str = ""
     """What a kernel calls it."""
+    filling: Filling | None = None
+    """Where forward writes to its places one by one: what lies there."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -52,6 +54,17 @@ class Tensor:
     def bytes(self) -> int:
         """Of the tensor in memory."""
         return self.size * BYTES.get(self.dtype, 8)
+
+
+@dataclass(frozen=True)
+class Filling:
+    """Parts of a tensor that forward writes one after the other, each at one place of the same axes."""
+
+    base: Tensor
+    """The tensor ahead of them."""
+    axes: tuple[int, ...]
+    parts: dict[tuple[int, ...], Tensor]
+    """By places along the axes: what lies there."""
 
 
 @dataclass(eq=False, kw_only=True)

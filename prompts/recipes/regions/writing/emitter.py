@@ -96,6 +96,8 @@ class Emitter:
         """By value: the name of what the kernel has of it, wherever it is read."""
         self.narrow = False
         """Whether values of 16 bits are read as they are, not in fp32."""
+        self.numbers: frozenset[str] = frozenset()
+        """Variables that Triton has as Python's numbers, which have no methods."""
 
     def line(self, text: str) -> None:
         """Add a line to the innermost scope."""
@@ -151,7 +153,7 @@ class Emitter:
             return self._look_up(value, at, guards)
         assert isinstance(value, Position), "anchors are read through their results"
         index = value.index(at)
-        return (index.text, index.names) if index.names else (f"tl.full((), {index.text}, tl.int32)", frozenset())
+        return index.text if index.names - self.numbers else f"tl.full((), {index.text}, tl.int32)", index.names
 
     def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str = "") -> tuple[str, frozenset[str]]:
         index = ravel(at, value.shape)

@@ -52,6 +52,15 @@ def list_row_stores(region: RowRegion) -> list[tuple[Tensor, Coordinates, Index]
     return [(value, one[0], region.space.row) for value, one in found if one is not None and not one[1]]
 
 
+def _runs_back(region: RowRegion) -> bool:
+    return any(isinstance(one, Scan) and one.reverse for one in region.anchors)
+
+
+def _is_unrolled(region: RowRegion, tiling: Tiling, chunk: int) -> bool:
+    """Whether a thread's loop over the places of a row is written out by Triton."""
+    return tiling.layout is RowLayout.COLUMNS and not chunk and not _runs_back(region) and region.space.length <= _UNROLLED
+
+
 class RowWriter:
     """Writes the kernel of a region.
 
@@ -72,6 +81,7 @@ class RowWriter:
         bounds = {ROW: "inside" if self.has_rest else "", PLACE: "valid" if self.ragged else ""}
         outer = frozenset((ROW,)) if tiling.looped else frozenset((ROW, PLACE))
         self.emitter = Emitter(self.arguments, self.in_memory, bounds, outer)
+        self.emitter.numbers = frozenset((PLACE,) if _is_unrolled(region, tiling, chunk) else ())
         self.titles: dict[int, str] = {}
         """By anchor: the name of its result."""
 
@@ -155,7 +165,7 @@ class RowWriter:
             self.conclude(anchor)
 
     def _close_loop(self) -> None:
-        length, backwards = self.space.length, any(isinstance(one, Scan) and one.reverse for one in self.region.anchors)
+        length, backwards = self.space.length, _runs_back(self.region)
         ends = "begin, end" if self.chunk else f"0, {length}"
         if self.tiling.layout is not RowLayout.COLUMNS:
             last = (length - 1) // self.tiling.block
@@ -165,8 +175,7 @@ class RowWriter:
         elif self.chunk or backwards:
             self.emitter.close(f"for k in range({f'{length - 1}, -1, -1' if backwards else ends}):")
         else:
-            kind = "tl.static_range" if length <= _UNROLLED else "range"
-            self.emitter.close(f"for k in {kind}({length}):")
+            self.emitter.close(f"for k in {'tl.static_range' if self.emitter.numbers else 'range'}({length}):")
 
     def store_places(self, stores: list[Tensor]) -> None:
         """Store values that have an element for each place."""
