@@ -268,6 +268,7 @@ def test_a_run_ends_with_its_page(tmp_path: Path, capsys: pytest.CaptureFixture[
     assert "report.html" in capsys.readouterr().out and (tmp_path / "run" / "report.html").stat().st_size > 20_000
 
 
+@pytest.mark.slow
 def test_an_ablation_is_told_with_its_intervals(root: Path) -> None:
     folder = runs.ablation(root)
     page = Page(page_text(folder))

@@ -141,6 +141,7 @@ def test_the_command_answers_in_json(capsys: pytest.CaptureFixture[str]) -> None
     assert answer["findings"] == [] and answer["size"] == "small"
 
 
+@pytest.mark.slow
 def test_a_task_that_does_not_run_is_one_sentence(tmp_path: Path) -> None:
     path = tmp_path / "broken.py"
     path.write_text(planted("return self.nothing(x)"))

@@ -206,6 +206,7 @@ class Moody(Default):
         return ("next", f"answer {next(self.asked)}") if view.step else super().after_stage(view)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("policy", "rule", "says"),
     [

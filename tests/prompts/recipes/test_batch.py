@@ -62,7 +62,7 @@ def write_text(task: Task) -> str:
     return RECIPE.render(plan, settings)
 
 
-@pytest.mark.parametrize("case", [ROWS, HEADS], ids=lambda case: case.name)
+@pytest.mark.parametrize("case", [ROWS, pytest.param(HEADS, marks=pytest.mark.slow)], ids=lambda case: case.name)
 def test_kernels_are_right_for_another_batch(evaluator: LocalEvaluator, case: RegionCase) -> None:
     text = write(case)
     assert ".shape[0]\n" in text and "[a, 3, 20" in text

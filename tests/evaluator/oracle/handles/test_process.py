@@ -103,6 +103,7 @@ def test_a_pool_gives_each_process_once_and_none_that_died(tmp_path: Path, monke
     assert descriptors() == before
 
 
+@pytest.mark.slow
 def test_an_early_call_is_answered_when_the_candidate_is_there(tmp_path: Path) -> None:
     """A call that was rung before the candidate is there is answered once it is."""
     (tmp_path / "task.py").write_text(TASK)

@@ -128,6 +128,7 @@ def test_asking_early_makes_no_lie_worth_more(asked_early: dict[str, Calls], sha
     assert np.median(found) < 0.5 and found.max() < 3.0
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("study", "counts"),
     [
