@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import ast
-import contextlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -219,10 +218,7 @@ def _literals(tree: ast.Module) -> dict[str, object]:
     for statement in tree.body:
         for name in assigned_names(statement):
             found[name] = ...
-        for name, value in list_assigned(statement):
-            if isinstance(value, ast.Constant | ast.List | ast.Tuple):
-                with contextlib.suppress(ValueError):
-                    found[name] = ast.literal_eval(value)
+        found |= {name: value.value for name, value in list_assigned(statement) if isinstance(value, ast.Constant)}
     return found
 
 
@@ -323,9 +319,7 @@ def _check_override(path: Path, names: Mapping[str, object], name: str, value: S
         raise TaskError(f"{given} the number {current}; give a number")
     if isinstance(current, int) and not isinstance(current, bool) and isinstance(value, float):
         raise TaskError(f"{given} the whole number {current}; give a whole number")
-    if isinstance(current, list | tuple) and not isinstance(value, tuple):
-        raise TaskError(f"{given} the list {current}; give a list of whole numbers")
-    if isinstance(value, tuple) and current is not ... and not isinstance(current, list | tuple):
+    if isinstance(value, tuple) and current is not ...:
         raise TaskError(f"{given} {current!r}; give a value of that kind")
 
 

@@ -8,6 +8,7 @@ recipe's text. Some variants give wrong results on purpose: what they save is wh
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import subprocess
 import sys
@@ -18,10 +19,13 @@ from typing import Any
 
 from tritonsmith.benchmarks.chain.variants import VARIANTS, ChainVariant, add_stamps
 from tritonsmith.benchmarks.host import begin_record, print_line, write_record
-from tritonsmith.evaluator.cards import CARDS, named_card
+from tritonsmith.evaluator.machine import present_card
 from tritonsmith.evaluator.questions.describe import run_probe
+from tritonsmith.evaluator.schema import Hardware
 from tritonsmith.evaluator.tasks import load_task, settle_task
 from tritonsmith.prompts.recipes.book import match_recipe
+from tritonsmith.prompts.recipes.plan import KernelPlan
+from tritonsmith.prompts.recipes.recipe import Recipe, Settings
 
 TASK = Path(__file__).resolve().parent.parent / "tasks" / "39_gru.py"
 RECIPE = "recurrent_wavefront"
@@ -35,26 +39,33 @@ _SECONDS = 120.0
 """After which a variant is given up: it waits for something that never comes."""
 
 
-def write_recipe(overrides: Mapping[str, int], card: str, exchange: str = "counter") -> tuple[str, int]:
-    """The recipe's text for the task at a size, with its plain settings but for the exchange; and how many recurrent programs it has."""
-    task = load_task(TASK, overrides=overrides)
+@functools.cache
+def _match(overrides: tuple[tuple[str, int], ...], hardware: Hardware) -> tuple[Recipe, KernelPlan, Settings]:
+    """The recipe, what it makes of the task at a size, and its plain settings."""
+    task = load_task(TASK, overrides=dict(overrides))
     facts, _ = run_probe(task)
-    task, hardware = settle_task(task, facts), named_card(card)
+    task = settle_task(task, facts)
     found = match_recipe(RECIPE, task, facts, hardware)
     recipe = found.recipe(RECIPE) if found else None
     settings = recipe.defaults(found.plan, hardware, task.precision) if found and recipe else None
     assert found and recipe and settings, f"{RECIPE} writes {TASK.name}"
-    text = recipe.render(found.plan, settings | {"exchange": exchange})
+    return recipe, found.plan, settings
+
+
+def write_recipe(overrides: Mapping[str, int], hardware: Hardware, exchange: str = "counter") -> tuple[str, int]:
+    """The recipe's text for the task at a size, with its plain settings but for the exchange; and how many recurrent programs it has."""
+    recipe, plan, settings = _match(tuple(sorted(overrides.items())), hardware)
+    text = recipe.render(plan, settings | {"exchange": exchange})
     sizes = {"num_layers": 6, "hidden_size": 256} | dict(overrides)
     return text, sizes["num_layers"] * -(-sizes["hidden_size"] // int(settings["slice"]))
 
 
-def time_variant(variant: ChainVariant, overrides: Mapping[str, int], card: str, calls: int) -> dict[str, Any]:
+def time_variant(variant: ChainVariant, overrides: Mapping[str, int], hardware: Hardware, calls: int) -> dict[str, Any]:
     """The row of one variant at one size; with `fault` where it gave no times."""
-    base, programs = write_recipe(overrides, card)
+    base, programs = write_recipe(overrides, hardware)
     row: dict[str, Any] = {"name": variant.name, "about": variant.about, "right": variant.right, "sizes": dict(overrides)}
     with tempfile.TemporaryDirectory(prefix="tritonsmith-chain-") as folder:
-        texts = {"text": variant.change(write_recipe(overrides, card, variant.exchange)[0]), "base": base}
+        texts = {"text": variant.change(write_recipe(overrides, hardware, variant.exchange)[0]), "base": base}
         for name, text in texts.items():
             (Path(folder) / f"{name}.py").write_text(text, encoding="utf-8")
         request = Path(folder) / "request.json"
@@ -81,17 +92,26 @@ def describe_row(row: Mapping[str, Any]) -> str:
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Entry point."""
+    """0 when every variant has a row; 2 for bad input."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--calls", type=int, default=40, help="timed pairs of each variant with the recipe's text")
-    parser.add_argument("--card", default="h200", choices=sorted(CARDS), help="the card whose settings the recipe takes")
     parser.add_argument("--out", type=Path, default=Path("chain.json"), help="the file for rows and samples")
     options = parser.parse_args(arguments)
+    hardware, why = present_card(), ""
+    if hardware is None:
+        why = "this machine has no card; run it on one that has"
+    elif options.calls < 1:
+        why = f"--calls {options.calls}: each variant must be timed at least once; give 1 or more"
+    elif not options.out.parent.is_dir():
+        why = f"--out {options.out}: there is no folder {options.out.parent}; make it, or name another place"
+    if hardware is None or why:
+        sys.stderr.write(f"error: {why}\n")
+        return 2
     record = begin_record("chain.study", arguments) | {"rows": []}
     plan: list[tuple[ChainVariant, dict[str, int]]] = [(variant, {}) for variant in (STAMPED, *VARIANTS)]
     plan += [(VARIANTS[0], sizes) for sizes in SIZES]
     for variant, sizes in plan:
-        row = time_variant(variant, sizes, options.card, options.calls)
+        row = time_variant(variant, sizes, hardware, options.calls)
         record["rows"].append(row)
         print_line(describe_row(row))
         for name, nanoseconds in row.get("phases_ns", {}).items():

@@ -15,14 +15,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tritonsmith.benchmarks.host import print_line
-from tritonsmith.benchmarks.kernelbench.author_page import write_author
 from tritonsmith.benchmarks.kernelbench.crew import JobAsker, open_crew
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks, select_tasks
 from tritonsmith.benchmarks.kernelbench.judging import make_row
 from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, judge_jobs, make_parser, read_again, run_script, write_command
 from tritonsmith.benchmarks.kernelbench.planning import AuthorPlan, PlanFile, count_plans, describe_plan, plan_tasks
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
-from tritonsmith.benchmarks.kernelbench.sheet import RowFile, select_open
+from tritonsmith.benchmarks.kernelbench.rows.author_page import write_author
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile, select_open
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.schema import Status
 

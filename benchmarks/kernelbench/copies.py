@@ -15,9 +15,9 @@ from tritonsmith.benchmarks.kernelbench.crew import open_crew
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks, select_largest, select_tasks
 from tritonsmith.benchmarks.kernelbench.held_memory import leave_free
 from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, judge_jobs, make_parser, run_script, split_names, write_command
-from tritonsmith.benchmarks.kernelbench.pages import write_copies
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob
-from tritonsmith.benchmarks.kernelbench.sheet import RowFile
+from tritonsmith.benchmarks.kernelbench.rows.pages import write_copies
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob
+from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile
 from tritonsmith.benchmarks.kernelbench.texts import copy_reference
 from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.errors import UsageError

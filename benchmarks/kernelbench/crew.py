@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from tritonsmith.benchmarks.kernelbench.judging import make_row
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.evaluator.errors import InfrastructureError, TritonsmithError, UsageError
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.schema import Hardware

@@ -12,7 +12,7 @@ from types import TracebackType
 from typing import Any
 
 from tritonsmith.benchmarks.host import shorten_paths
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.timing.study import pair_ratios
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText

@@ -15,7 +15,7 @@ from tritonsmith.benchmarks.kernelbench.crew import open_crew
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks, select_tasks
 from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, make_parser, run_script, write_command
 from tritonsmith.benchmarks.kernelbench.pairs import judge_or_tabulate
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob
 from tritonsmith.benchmarks.kernelbench.texts import WRONG_EVERY, make_wrong
 
 HERE = Path(__file__).resolve().parent

@@ -11,8 +11,8 @@ from pathlib import Path
 
 from tritonsmith.benchmarks.host import print_line, spell_command
 from tritonsmith.benchmarks.kernelbench.crew import JobAsker, close_crew, open_crew, share_work
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
-from tritonsmith.benchmarks.kernelbench.sheet import RowFile, select_open
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile, select_open
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 
 RESULTS = Path(__file__).resolve().parents[1] / "results"

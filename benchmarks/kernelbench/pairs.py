@@ -13,9 +13,9 @@ from pathlib import Path
 
 from tritonsmith.benchmarks.kernelbench.crew import open_crew
 from tritonsmith.benchmarks.kernelbench.options import ROWS, CrewOpener, judge_jobs, make_parser, run_script, write_command
-from tritonsmith.benchmarks.kernelbench.pages import write_pairs
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob
-from tritonsmith.benchmarks.kernelbench.sheet import RowFile
+from tritonsmith.benchmarks.kernelbench.rows.pages import write_pairs
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob
+from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile
 from tritonsmith.evaluator.errors import UsageError
 
 _TITLE = "Right and wrong candidates"

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
-from tritonsmith.benchmarks.kernelbench.sheet import RecordFile
+from tritonsmith.benchmarks.kernelbench.rows.sheet import RecordFile
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.questions.describe import run_probe
 from tritonsmith.evaluator.schema import Hardware, Record

@@ -27,9 +27,9 @@ from tritonsmith.benchmarks.kernelbench.crew import CardWorker, JobAsker, share_
 from tritonsmith.benchmarks.kernelbench.judging import make_row
 from tritonsmith.benchmarks.kernelbench.large import KERNELS, TASKS
 from tritonsmith.benchmarks.kernelbench.options import ROWS, describe_row, make_parser, run_script, split_names, write_command
-from tritonsmith.benchmarks.kernelbench.rate_page import FIRST, OUTSIDE, write_rate
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
-from tritonsmith.benchmarks.kernelbench.sheet import RowFile
+from tritonsmith.benchmarks.kernelbench.rows.rate_page import FIRST, OUTSIDE, write_rate
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile
 from tritonsmith.benchmarks.kernelbench.texts import copy_reference, set_constants
 from tritonsmith.evaluator.errors import UsageError
 

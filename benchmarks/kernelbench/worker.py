@@ -9,7 +9,7 @@ from typing import Any
 
 from tritonsmith.benchmarks.host import cpu_name
 from tritonsmith.benchmarks.kernelbench.judging import describe_ahead, judge_job
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.processes.serve import serve_requests

@@ -207,12 +207,12 @@ def test_paths_that_are_no_task_file(tmp_path: Path) -> None:
         ({"width": 2.5}, r"--set width=2\.5 gives width .* whole number 8; give a whole number"),
         ({"width": "wide"}, r"--set width=wide gives width .* number 8; give a number"),
         ({"width": (8, 8)}, r"--set width=\(8, 8\) gives width .* number 8; give a number"),
-        ({"layers": 8}, r"--set layers=8 gives layers the value 8, .* to the list \[8, 4\]; give a list of whole numbers"),
+        ({"kind": (8, 8)}, r"--set kind=\(8, 8\) gives kind .* sets it to 'relu'; give a value of that kind"),
     ],
 )
 def test_overrides_must_fit_the_file(tmp_path: Path, overrides: dict[str, SizeValue], sentence: str) -> None:
     with pytest.raises(TaskError, match=sentence):
-        load_task(write(tmp_path, PLAIN + ("layers = [8, 4]" if "layers" in overrides else "")), overrides=overrides)
+        load_task(write(tmp_path, PLAIN + ("kind = 'relu'" if "kind" in overrides else "")), overrides=overrides)
 
 
 @pytest.mark.parametrize("declared", ["[8, 4]", "(8, 4)"])

@@ -9,6 +9,7 @@ import torch
 from tritonsmith.benchmarks.chain import study
 from tritonsmith.benchmarks.chain.child import read_stamps
 from tritonsmith.benchmarks.chain.variants import PLACES, VARIANTS, ChainVariant, TextChanged
+from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Status
@@ -19,7 +20,7 @@ SMALL = {"seq_len": 5, "input_size": 32, "hidden_size": 64, "num_layers": 2}
 
 def write(sizes: Mapping[str, int], monkeypatch: pytest.MonkeyPatch, exchange: str = "counter") -> str:
     monkeypatch.setattr(study, "run_probe", probe)  # a process of its own would import torch again
-    text, programs = study.write_recipe(sizes, "h200", exchange)
+    text, programs = study.write_recipe(sizes, named_card("h200"), exchange)
     assert programs == 2 * 2
     return text
 
@@ -30,6 +31,15 @@ def test_every_variant_follows_from_the_recipe(monkeypatch: pytest.MonkeyPatch) 
     assert len({ast.dump(ast.parse(one)) for one in texts}) >= len(texts) - 1  # one of the counts of warps may be the recipe's own
     with pytest.raises(TextChanged, match="not once"):
         study.STAMPED.change(text.replace("reset, update, new = by_gate(sums, SLICE, BATCH)", "pass"))
+
+
+def test_bad_input_gets_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    monkeypatch.setattr(study, "present_card", lambda: None)
+    assert study.main([]) == 2
+    assert capsys.readouterr().err == "error: this machine has no card; run it on one that has\n"
+    monkeypatch.setattr(study, "present_card", lambda: named_card("h200"))
+    assert study.main(["--calls", "0"]) == 2 and study.main(["--out", "nowhere/chain.json"]) == 2
+    assert "--calls 0: each" in (said := capsys.readouterr().err) and "there is no folder nowhere; make it" in said
 
 
 def test_stamps_give_the_phases_of_a_step() -> None:

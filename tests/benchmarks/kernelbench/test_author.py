@@ -8,9 +8,9 @@ import pytest
 
 from bench_tasks import write_task
 from tritonsmith.benchmarks.kernelbench import author, planning
-from tritonsmith.benchmarks.kernelbench.author_page import summarize_author
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
-from tritonsmith.benchmarks.kernelbench.sheet import RowFile
+from tritonsmith.benchmarks.kernelbench.rows.author_page import summarize_author
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.questions.describe import Description
 from tritonsmith.evaluator.reference.probe import probe

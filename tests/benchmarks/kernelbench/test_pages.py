@@ -8,11 +8,11 @@ import pytest
 
 from tritonsmith.benchmarks.kernelbench import large, rate
 from tritonsmith.benchmarks.kernelbench.crew import CardWorker, JobAsker
-from tritonsmith.benchmarks.kernelbench.pages import write_copies, write_pairs
 from tritonsmith.benchmarks.kernelbench.rate import RATE_TASKS
-from tritonsmith.benchmarks.kernelbench.rate_page import write_rate
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
-from tritonsmith.benchmarks.kernelbench.sheet import RowFile
+from tritonsmith.benchmarks.kernelbench.rows.pages import write_copies, write_pairs
+from tritonsmith.benchmarks.kernelbench.rows.rate_page import write_rate
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile
 from tritonsmith.evaluator.errors import UsageError
 
 

@@ -14,8 +14,8 @@ from tritonsmith.benchmarks.kernelbench.crew import share_work
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks
 from tritonsmith.benchmarks.kernelbench.held_memory import count_held
 from tritonsmith.benchmarks.kernelbench.judging import count_bytes, judge_job
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow, Ruling
-from tritonsmith.benchmarks.kernelbench.sheet import RowFile, select_open
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile, select_open
 from tritonsmith.benchmarks.kernelbench.texts import copy_reference
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.schema import Comparison, Status, TaskFacts, TensorSpec, Verdict

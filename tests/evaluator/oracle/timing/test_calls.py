@@ -94,31 +94,25 @@ def test_slowly_queued_calls_are_taken_again_then_asked_later() -> None:
     assert runner.waited == [Command.CLOCKED] and runner.poisoned == 10
 
 
-def test_a_candidate_stands_still_while_the_baselines_are_timed() -> None:
-    made, runner, baselines = make_timer(clocked=1.8, card=1.0, deliver=0.7)
+def test_a_call_without_the_others_takes_its_own_time() -> None:
+    made, runner, _ = make_timer(clocked=1.8, card=1.0, deliver=0.7)
     made.set_candidate(runner)
     assert abs(made.time_call(runner, list, 1.0)[0] - 1.8 - LATER) < 1e-9
-    stops: list[bool] = []
-    baselines.echo = lambda start, timeout: stops.append(runner.stopped) or 0.0
-    made.time_call(baselines, list, 1.0)
-    assert set(stops) == {True} and not runner.stopped
-    baselines.echo = lambda start, timeout: 1 / 0
-    with pytest.raises(ZeroDivisionError):
-        made.time_call(baselines, list, 1.0)
-    assert not runner.stopped
 
 
-def test_the_baselines_stand_still_while_a_candidate_is_timed() -> None:
+@pytest.mark.parametrize("candidate_waits", [True, False], ids=["the candidate", "the baselines"])
+def test_who_is_not_timed_stands_still(candidate_waits: bool) -> None:
     made, runner, baselines = make_timer(clocked=1.8, card=1.0, deliver=0.7)
     made.set_candidate(runner)
+    waits, timed = (runner, baselines) if candidate_waits else (baselines, runner)
     stops: list[bool] = []
-    runner.echo = lambda start, timeout: stops.append(baselines.stopped) or 0.0
-    made.time_call(runner, list, 1.0)
-    assert set(stops) == {True} and not baselines.stopped
-    runner.echo = lambda start, timeout: 1 / 0
+    timed.echo = lambda start, timeout: stops.append(waits.stopped) or 0.0
+    made.time_call(timed, list, 1.0)
+    assert set(stops) == {True} and not waits.stopped
+    timed.echo = lambda start, timeout: 1 / 0
     with pytest.raises(ZeroDivisionError):
-        made.time_call(runner, list, 1.0)
-    assert not baselines.stopped
+        made.time_call(timed, list, 1.0)
+    assert not waits.stopped
 
 
 def test_a_clock_that_started_late_counts_for_nothing() -> None:

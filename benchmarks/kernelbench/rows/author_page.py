@@ -6,8 +6,8 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from tritonsmith.benchmarks.kernelbench.pages import print_figures, require_measured, tabulate_figures, write_page
-from tritonsmith.benchmarks.kernelbench.records import JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.pages import print_figures, require_measured, tabulate_figures, write_page
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeRow, Ruling
 from tritonsmith.benchmarks.timing.figures import Figure
 
 ACCEPTED = {"level1": 85, "level2": 85, "level3": 30}

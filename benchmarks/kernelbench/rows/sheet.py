@@ -8,7 +8,7 @@ from typing import Generic, TypeVar
 
 from pydantic import ValidationError
 
-from tritonsmith.benchmarks.kernelbench.records import JudgeJob, JudgeRow
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Record
 

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
 from tritonsmith.benchmarks.host import print_line
-from tritonsmith.benchmarks.kernelbench.records import JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.records import JudgeRow, Ruling
 from tritonsmith.benchmarks.timing.figures import Figure
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TimingKind
