@@ -52,10 +52,10 @@ def _match(overrides: tuple[tuple[str, int], ...], hardware: Hardware) -> tuple[
     return recipe, found.plan, settings
 
 
-def write_recipe(overrides: Mapping[str, int], hardware: Hardware, exchange: str = "counter") -> tuple[str, int]:
-    """The recipe's text for the task at a size, with its plain settings but for the exchange; and how many recurrent programs it has."""
+def write_recipe(overrides: Mapping[str, int], hardware: Hardware) -> tuple[str, int]:
+    """The recipe's text for the task at a size, with its plain settings; and how many recurrent programs it has."""
     recipe, plan, settings = _match(tuple(sorted(overrides.items())), hardware)
-    text = recipe.render(plan, settings | {"exchange": exchange})
+    text = recipe.render(plan, settings)
     sizes = {"num_layers": 6, "hidden_size": 256} | dict(overrides)
     return text, sizes["num_layers"] * -(-sizes["hidden_size"] // int(settings["slice"]))
 
@@ -65,7 +65,7 @@ def time_variant(variant: ChainVariant, overrides: Mapping[str, int], hardware: 
     base, programs = write_recipe(overrides, hardware)
     row: dict[str, Any] = {"name": variant.name, "about": variant.about, "right": variant.right, "sizes": dict(overrides)}
     with tempfile.TemporaryDirectory(prefix="tritonsmith-chain-") as folder:
-        texts = {"text": variant.change(write_recipe(overrides, hardware, variant.exchange)[0]), "base": base}
+        texts = {"text": variant.change(base), "base": base}
         for name, text in texts.items():
             (Path(folder) / f"{name}.py").write_text(text, encoding="utf-8")
         request = Path(folder) / "request.json"

@@ -27,13 +27,7 @@ def describe_bottleneck(found: Measured, brief: Brief) -> str:
 def _widest_slices(precision: PrecisionClass, **rest: int) -> list[Settings]:
     """Settings with slices from wide to narrow; narrow ones need more programs."""
     parts = 1 if precision.allows_tf32 else 2
-    first: Settings = {"parts": parts, "exchange": "counter", **rest, "batch_block": 16}
-    return [{"slice": slice_, **first, "num_warps": 8 if slice_ >= 32 else 4} for slice_ in (32, 16, 8)]
-
-
-def _can_exchange(plan: RecurrentPlan, settings: Settings) -> bool:
-    """A word with its step's number has room for two fp16 parts; other parts are exchanged under a counter."""
-    return settings["exchange"] == "counter" or (settings["parts"] == 2 and not plan.wide)
+    return [{"slice": slice_, "parts": parts, **rest, "batch_block": 16, "num_warps": 8 if slice_ >= 32 else 4} for slice_ in (32, 16, 8)]
 
 
 def _wavefront_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
@@ -59,8 +53,7 @@ def _wavefront_fits(plan: KernelPlan, settings: Settings, hardware: Hardware) ->
     """One direction, all programs resident at once."""
     assert isinstance(plan, RecurrentPlan)
     shared = _count_shared_bytes(plan, settings, max(plan.hidden_size, plan.input_size))
-    resident = _count_programs(plan, settings) <= hardware.processors and shared <= hardware.shared_per_block
-    return plan.directions == 1 and resident and _can_exchange(plan, settings)
+    return plan.directions == 1 and _count_programs(plan, settings) <= hardware.processors and shared <= hardware.shared_per_block
 
 
 def _count_slices(plan: RecurrentPlan, settings: Settings) -> int:
@@ -131,7 +124,7 @@ WAVEFRONT = Recipe(
     tunables={
         Stage.TUNE_GRID: {"slice": (8, 16, 32)},
         Stage.TUNE_BLOCK: {"batch_block": (16, 32, 64)},
-        Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8, 16), "exchange": ("counter", "tags")},
+        Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8, 16)},
     },
     fits=_wavefront_fits,
     complete=_complete_wavefront,
@@ -156,8 +149,7 @@ def _layer_fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> boo
     """One layer's programs of all directions resident at once."""
     assert isinstance(plan, RecurrentPlan)
     shared = _count_shared_bytes(plan, settings, plan.hidden_size)
-    resident = plan.directions * _count_slices(plan, settings) <= hardware.processors and shared <= hardware.shared_per_block
-    return resident and _can_exchange(plan, settings)
+    return plan.directions * _count_slices(plan, settings) <= hardware.processors and shared <= hardware.shared_per_block
 
 
 def _count_blocks(plan: RecurrentPlan) -> int:
@@ -205,7 +197,7 @@ LAYERS = Recipe(
     tunables={
         Stage.TUNE_GRID: {"slice": (8, 16, 32)},
         Stage.TUNE_BLOCK: {"batch_block": (16, 32, 64), "block_m": (32, 64, 128)},
-        Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8, 16), "exchange": ("counter", "tags")},
+        Stage.TUNE_MEMORY: {"num_warps": (2, 4, 8, 16)},
     },
     fits=_layer_fits,
     complete=_limit_rows,

@@ -18,16 +18,16 @@ from tritonsmith.evaluator.tasks import load_task
 SMALL = {"seq_len": 5, "input_size": 32, "hidden_size": 64, "num_layers": 2}
 
 
-def write(sizes: Mapping[str, int], monkeypatch: pytest.MonkeyPatch, exchange: str = "counter") -> str:
+def write(sizes: Mapping[str, int], monkeypatch: pytest.MonkeyPatch) -> str:
     monkeypatch.setattr(study, "run_probe", probe)  # a process of its own would import torch again
-    text, programs = study.write_recipe(sizes, named_card("h200"), exchange)
+    text, programs = study.write_recipe(sizes, named_card("h200"))
     assert programs == 2 * 2
     return text
 
 
 def test_every_variant_follows_from_the_recipe(monkeypatch: pytest.MonkeyPatch) -> None:
     text = write(SMALL, monkeypatch)
-    texts = [variant.change(write(SMALL, monkeypatch, variant.exchange)) for variant in (study.STAMPED, *VARIANTS)]
+    texts = [variant.change(text) for variant in (study.STAMPED, *VARIANTS)]
     assert len({ast.dump(ast.parse(one)) for one in texts}) >= len(texts) - 1  # one of the counts of warps may be the recipe's own
     with pytest.raises(TextChanged, match="not once"):
         study.STAMPED.change(text.replace("reset, update, new = by_gate(sums, SLICE, BATCH)", "pass"))
@@ -57,6 +57,6 @@ def test_stamps_give_the_phases_of_a_step() -> None:
 @pytest.mark.slow
 @pytest.mark.parametrize("variant", [one for one in VARIANTS if one.right and one.name != "tags, plain stores"], ids=lambda one: one.name)
 def test_variants_that_promise_results_are_right(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, variant: ChainVariant) -> None:
-    text = variant.change(write(SMALL, monkeypatch, variant.exchange))
+    text = variant.change(write(SMALL, monkeypatch))
     verdict = evaluator.evaluate_now(load_task(str(study.TASK), overrides=SMALL), text)
     assert verdict.status is Status.OK, verdict.message
