@@ -29,6 +29,8 @@ from tritonsmith.prompts.recipes.recipe import Recipe, Settings
 
 TASK = Path(__file__).resolve().parent.parent / "tasks" / "39_gru.py"
 RECIPE = "recurrent_wavefront"
+SLICE = 32
+"""Hidden units of a program, the same for all sizes."""
 STAMPED = ChainVariant("stamps", "the recipe's text with the clocks read five times in every step", add_stamps)
 SIZES: tuple[dict[str, int], ...] = (
     {"seq_len": 256}, {"num_layers": 1}, {"num_layers": 1, "seq_len": 256}, {"num_layers": 2}, {"num_layers": 2, "seq_len": 256},
@@ -40,46 +42,57 @@ _SECONDS = 120.0
 
 
 @functools.cache
-def _match(overrides: tuple[tuple[str, int], ...], hardware: Hardware) -> tuple[Recipe, KernelPlan, Settings]:
-    """The recipe, what it makes of the task at a size, and its plain settings."""
-    task = load_task(TASK, overrides=dict(overrides))
+def match_sized(path: Path, name: str, overrides: tuple[tuple[str, int], ...], hardware: Hardware) -> tuple[Recipe, KernelPlan, Settings]:
+    """A recipe, what it makes of a task at a size, and its plain settings."""
+    task = load_task(path, overrides=dict(overrides))
     facts, _ = run_probe(task)
     task = settle_task(task, facts)
-    found = match_recipe(RECIPE, task, facts, hardware)
-    recipe = found.recipe(RECIPE) if found else None
+    found = match_recipe(name, task, facts, hardware)
+    recipe = found.recipe(name) if found else None
     settings = recipe.defaults(found.plan, hardware, task.precision) if found and recipe else None
-    assert found and recipe and settings, f"{RECIPE} writes {TASK.name}"
+    assert found and recipe and settings, f"{name} writes {path.name}"
     return recipe, found.plan, settings
 
 
 def write_recipe(overrides: Mapping[str, int], hardware: Hardware) -> tuple[str, int]:
-    """The recipe's text for the task at a size, with its plain settings; and how many recurrent programs it has."""
-    recipe, plan, settings = _match(tuple(sorted(overrides.items())), hardware)
-    text = recipe.render(plan, settings)
+    """The recipe's text for the task at a size, with slices of 32 units; and how many recurrent programs it has."""
+    recipe, plan, settings = match_sized(TASK, RECIPE, tuple(sorted(overrides.items())), hardware)
+    assert recipe.complete is not None
+    settings = recipe.complete(plan, settings | {"slice": SLICE, "num_warps": 8}, hardware)
     sizes = {"num_layers": 6, "hidden_size": 256} | dict(overrides)
-    return text, sizes["num_layers"] * -(-sizes["hidden_size"] // int(settings["slice"]))
+    return recipe.render(plan, settings), sizes["num_layers"] * -(-sizes["hidden_size"] // SLICE)
 
 
 def time_variant(variant: ChainVariant, overrides: Mapping[str, int], hardware: Hardware, calls: int) -> dict[str, Any]:
     """The row of one variant at one size; with `fault` where it gave no times."""
     base, programs = write_recipe(overrides, hardware)
     row: dict[str, Any] = {"name": variant.name, "about": variant.about, "right": variant.right, "sizes": dict(overrides)}
+    request = {"task": str(TASK), "overrides": dict(overrides), "calls": calls, "programs": programs, "stamps": variant is STAMPED}
+    return row | time_texts(variant.change(base), base, request)
+
+
+def time_texts(text: str, base: str, about: Mapping[str, Any]) -> dict[str, Any]:
+    """What the child says of two texts that are timed in turn; `fault` where it gave no times.
+
+    Args:
+        text: the variant's.
+        base: what it is compared with.
+        about: the rest of the child's request.
+    """
     with tempfile.TemporaryDirectory(prefix="tritonsmith-chain-") as folder:
-        texts = {"text": variant.change(base), "base": base}
-        for name, text in texts.items():
-            (Path(folder) / f"{name}.py").write_text(text, encoding="utf-8")
+        places = {name: Path(folder) / f"{name}.py" for name in ("text", "base")}
+        places["text"].write_text(text, encoding="utf-8")
+        places["base"].write_text(base, encoding="utf-8")
         request = Path(folder) / "request.json"
-        about: dict[str, Any] = {name: str(Path(folder) / f"{name}.py") for name in texts}
-        about |= {"task": str(TASK), "overrides": dict(overrides), "calls": calls, "programs": programs, "stamps": variant is STAMPED}
-        request.write_text(json.dumps(about), encoding="utf-8")
+        request.write_text(json.dumps(dict(about) | {name: str(place) for name, place in places.items()}), encoding="utf-8")
         line = [sys.executable, "-m", "tritonsmith.benchmarks.chain.child", str(request)]
         try:
             done = subprocess.run(line, capture_output=True, text=True, timeout=_SECONDS, check=False)
         except subprocess.TimeoutExpired:
-            return row | {"fault": f"no answer in {_SECONDS:.0f} s"}
+            return {"fault": f"no answer in {_SECONDS:.0f} s"}
     if done.returncode:
-        return row | {"fault": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:300]}
-    return row | dict(json.loads(done.stdout.splitlines()[-1]))
+        return {"fault": (done.stderr.strip().splitlines() or [f"exit code {done.returncode}"])[-1][:300]}
+    return dict(json.loads(done.stdout.splitlines()[-1]))
 
 
 def describe_row(row: Mapping[str, Any]) -> str:
@@ -91,11 +104,11 @@ def describe_row(row: Mapping[str, Any]) -> str:
     return f"{row['name']:<20} {sizes:<30} {row['ms']:.3f} ms, {row['times_recipe']:.3f} of the recipe's time, {result}"
 
 
-def main(arguments: Sequence[str] | None = None) -> int:
-    """0 when every variant has a row; 2 for bad input."""
-    parser = argparse.ArgumentParser(description=__doc__)
+def read_options(about: str | None, out: Path, arguments: Sequence[str] | None) -> tuple[argparse.Namespace, Hardware | None]:
+    """`calls` and `out`, and the card of this machine; None and a sentence on the screen for bad input."""
+    parser = argparse.ArgumentParser(description=about)
     parser.add_argument("--calls", type=int, default=40, help="timed pairs of each variant with the recipe's text")
-    parser.add_argument("--out", type=Path, default=Path("chain.json"), help="the file for rows and samples")
+    parser.add_argument("--out", type=Path, default=out, help="the file for rows and samples")
     options = parser.parse_args(arguments)
     hardware, why = present_card(), ""
     if hardware is None:
@@ -104,8 +117,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
         why = f"--calls {options.calls}: each variant must be timed at least once; give 1 or more"
     elif not options.out.parent.is_dir():
         why = f"--out {options.out}: there is no folder {options.out.parent}; make it, or name another place"
-    if hardware is None or why:
+    if why:
         sys.stderr.write(f"error: {why}\n")
+    return options, None if why else hardware
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """0 when every variant has a row; 2 for bad input."""
+    options, hardware = read_options(__doc__, Path("chain.json"), arguments)
+    if hardware is None:
         return 2
     record = begin_record("chain.study", arguments) | {"rows": []}
     plan: list[tuple[ChainVariant, dict[str, int]]] = [(variant, {}) for variant in (STAMPED, *VARIANTS)]

@@ -185,8 +185,8 @@ def parts_of(word):
 @triton.jit
 def fold_two(high, low, ROWS: tl.constexpr, COLUMNS: tl.constexpr):
     """Sum of the partial products of the state's high and low part, each [2 * ROWS, COLUMNS]."""
-    high_high, low_high = tl.split(tl.permute(tl.reshape(high, (2, ROWS, COLUMNS)), (1, 2, 0)))
-    high_low, low_low = tl.split(tl.permute(tl.reshape(low, (2, ROWS, COLUMNS)), (1, 2, 0)))
+    high_high, low_high = tl.split(tl.reshape(tl.permute(tl.reshape(high, (ROWS // 8, 2, 8, COLUMNS)), (0, 2, 3, 1)), (ROWS, COLUMNS, 2)))
+    high_low, low_low = tl.split(tl.reshape(tl.permute(tl.reshape(low, (ROWS // 8, 2, 8, COLUMNS)), (0, 2, 3, 1)), (ROWS, COLUMNS, 2)))
     return high_high + (high_low + low_high + low_low * (1.0 / 2048.0)) * (1.0 / 2048.0)
 
 

@@ -17,6 +17,8 @@ from tritonsmith.prompts.recipes.recurrent.plan import RecurrentPlan
 
 _SHARED_SLACK = 8 << 10
 """Bytes of shared memory that a compiled kernel takes for layout changes, beyond its operand tiles."""
+_INSTRUCTION_ROWS = 64
+"""Rows of the left operand that one instruction of a Hopper tensor core multiplies."""
 
 
 def describe_bottleneck(found: Measured, brief: Brief) -> str:
@@ -24,16 +26,24 @@ def describe_bottleneck(found: Measured, brief: Brief) -> str:
     return describe_launches(found) if found.launch_bound else describe_idle_processors(found, brief)
 
 
-def _widest_slices(precision: PrecisionClass, **rest: int) -> list[Settings]:
-    """Settings with slices from wide to narrow; narrow ones need more programs."""
+def _list_slices(plan: RecurrentPlan, precision: PrecisionClass, **rest: int) -> list[Settings]:
+    """Settings with slices from narrow to wide. Narrow ones need more programs, and each has a shorter product in every step.
+
+    Slices whose tile has fewer rows than a tensor core's instruction are left out, as they save nothing.
+    """
     parts = 1 if precision.allows_tf32 else 2
-    return [{"slice": slice_, "parts": parts, **rest, "batch_block": 16, "num_warps": 8 if slice_ >= 32 else 4} for slice_ in (32, 16, 8)]
+    full = [slice_ for slice_ in (8, 16, 32) if parts * plan.tile_gates * slice_ >= _INSTRUCTION_ROWS] or [32]
+    first: Settings = {"parts": parts, **rest, "batch_block": 16}
+    return [{"slice": slice_, **first, "num_warps": 8 if slice_ >= 32 else 4} for slice_ in full]
 
 
 def _wavefront_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
-    """The widest slices that fit."""
-    completed = (_complete_wavefront(plan, settings, hardware) for settings in _widest_slices(precision, layers_per_launch=1))
-    return next((settings for settings in completed if _wavefront_fits(plan, settings, hardware)), None)
+    """The narrowest slices with which one launch has all layers; where there are none, the widest that fit."""
+    assert isinstance(plan, RecurrentPlan)
+    completed = [_complete_wavefront(plan, settings, hardware) for settings in _list_slices(plan, precision, layers_per_launch=1)]
+    fitting = [settings for settings in completed if _wavefront_fits(plan, settings, hardware)]
+    whole = [settings for settings in fitting if int(settings["layers_per_launch"]) >= plan.num_layers]
+    return next(iter([*whole, *reversed(fitting)]), None)
 
 
 def _complete_wavefront(plan: KernelPlan, settings: Settings, hardware: Hardware) -> Settings:
@@ -138,10 +148,11 @@ WAVEFRONT = Recipe(
 
 
 def _layer_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
-    """The widest slices that fit; None where the wavefront can be had."""
+    """The narrowest slices that fit; None where the wavefront can be had."""
+    assert isinstance(plan, RecurrentPlan)
     if _wavefront_defaults(plan, hardware, precision) is not None:
         return None
-    limited = (_limit_rows(plan, settings, hardware) for settings in _widest_slices(precision, block_m=64))
+    limited = (_limit_rows(plan, settings, hardware) for settings in _list_slices(plan, precision, block_m=64))
     return next((settings for settings in limited if _layer_fits(plan, settings, hardware)), None)
 
 

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 import pytest
 import torch
 
-from tritonsmith.benchmarks.chain import study
+from tritonsmith.benchmarks.chain import study, widths
 from tritonsmith.benchmarks.chain.child import read_stamps
 from tritonsmith.benchmarks.chain.variants import PLACES, VARIANTS, ChainVariant, TextChanged
 from tritonsmith.evaluator.cards import named_card
@@ -52,6 +52,18 @@ def test_stamps_give_the_phases_of_a_step() -> None:
     phases = {"multiplied": 10, "gates": 20, "published": 30, "fetched": 20, "waited": 10, "whole step": 90}
     assert {name: found[name] / found["ns_per_cycle"] for name in phases} == pytest.approx(phases)
     assert found["hop"] == pytest.approx((90 - 60) * 5 / 9, abs=1)
+
+
+@pytest.mark.parametrize("task", ["39_gru", "41_gru_bidirectional"])
+def test_widths_give_texts_of_their_own(monkeypatch: pytest.MonkeyPatch, task: str) -> None:
+    monkeypatch.setattr(study, "run_probe", probe)
+    path, name = study.TASK.parent / f"{task}.py", widths.SUBJECTS[task]
+    recipe, plan, plain = study.match_sized(path, name, tuple(SMALL.items()), named_card("h200"))
+    listed = list(widths.list_settings(plain, 256, 6, named_card("h200")))
+    texts = [recipe.render(plan, settings) for settings in listed]
+    assert plain in listed or name == study.RECIPE and len(set(texts)) == len(texts) == (7 if "block_m" in plain else 4)
+    programs = [2 * 6 * 256 // int(one["slice"]) for one in listed if "layers_per_launch" in one]
+    assert all(count <= 2 * 132 for count in programs)
 
 
 @pytest.mark.slow

@@ -238,9 +238,9 @@ def test_two_directions_are_run_layer_by_layer() -> None:
     analysis = asyncio.run(RecipeAuthor().analyze(brief(facts, current=current)))
     assert analysis.kernel_type == "recurrent_layers" and analysis.worth_optimizing
     assert analysis.evidence["shortest_chain"] == 512 * 6 and "both directions side by side" in analysis.optimisation_method
-    assert analysis.promise is not None and analysis.promise.metric == "programs" and analysis.promise.bound == 16
+    assert analysis.promise is not None and analysis.promise.metric == "programs" and analysis.promise.bound == 64
     drawn = asyncio.run(RecipeAuthor().optimize(brief(facts, current=current, analysis=analysis)))
-    assert drawn is not None and assignments(drawn.source)["PROGRAMS"] == 16
+    assert drawn is not None and assignments(drawn.source)["PROGRAMS"] == 64
 
 
 def test_known_device_times_outweigh_the_launch_constant() -> None:
