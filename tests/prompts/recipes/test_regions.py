@@ -155,6 +155,15 @@ def test_states_of_a_loop_are_stored_at_once(monkeypatch: pytest.MonkeyPatch) ->
     assert len(rounds) < 8
 
 
+@pytest.mark.parametrize("width", [1, 2])
+def test_slices_written_in_a_loop_are_planned_piece_by_piece(width: int) -> None:
+    """Each slice is made of the one before: the text grows with the number of slices, and not with its power."""
+    body = f"a = torch.zeros_like(x); a[:, :{width}] = x[:, :{width}]; for t in range({width}, x.shape[1], {width}):;"
+    body += f"     a[:, t:t + {width}] = 0.9 * a[:, t - {width}:t] + x[:, t:t + {width}]; return a"
+    lines = [len(write(plan_of(body, f"torch.randn(3, {width * steps}, 8)")).splitlines()) for steps in (24, 48)]
+    assert lines[1] < 3 * lines[0] < 3000
+
+
 def test_settings_of_products_matter_to_products_only() -> None:
     plain, product = plan_of("return x.softmax(-1)", "torch.randn(8, 9)"), plan_of("return (x @ x).relu()", "torch.randn(4096, 4096)")
     stages = [{name for stage in RECIPE.tunables for name in RECIPE.list_tunables(plan, stage)} for plan in (plain, product)]
@@ -292,3 +301,10 @@ def test_products_of_operands_that_are_split_ahead_are_right(
 @pytest.mark.parametrize("case", [case for case in BY_NAME.values() if case.name not in QUICK], ids=lambda case: case.name)
 def test_every_kind_of_region_is_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
     judge(evaluator, case)
+
+
+@pytest.mark.slow
+def test_slices_written_in_a_loop_are_right(evaluator: LocalEvaluator) -> None:
+    body = "a = torch.zeros_like(x); a[:, :2] = x[:, :2]; for t in range(2, x.shape[1], 2):;"
+    body += "     a[:, t:t + 2] = 0.9 * a[:, t - 2:t] + x[:, t:t + 2]; return a, a[:, 3:4] + a.narrow(1, 5, 1)"
+    judge(evaluator, RegionCase("slices of a loop", body, "torch.randn(3, 24, 8)"))

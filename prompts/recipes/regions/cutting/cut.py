@@ -195,7 +195,8 @@ class CutState:
     def _shares(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
         """Whether a value reads what a region reads, so that one kernel saves a pass."""
         leaves, _ = list_below(value, self.in_memory)
-        return any(id(one) in region.reads and one.size * 4 > value.size for one in leaves) and self._fits(value, at, region)
+        saves = any(id(one) in region.reads and one.size * 4 > value.size for one in leaves)
+        return saves and self._fits(value, at, region) and not find_crowded(value, lambda one: self._is_read(one, region))
 
 
 class Cutter(CutState):

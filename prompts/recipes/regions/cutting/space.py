@@ -6,7 +6,17 @@ from collections import deque
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, Shape, count, ravel, unravel, variable
+from tritonsmith.prompts.recipes.regions.values.indices import (
+    Coordinates,
+    Guard,
+    Index,
+    Shape,
+    count,
+    join_guards,
+    ravel,
+    unravel,
+    variable,
+)
 from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, MatrixProduct, Scan, Tensor, list_reads
 
 ROW, PLACE, OFFSET = "row", "k", "offset"
@@ -16,6 +26,8 @@ BATCH, LINE, COLUMN, TAP, ACROSS, DOWN = "batch", "m", "n", "tap", "across", "do
 
 _MOST_PLACES = 16
 """Elements of a value that are computed for one element of another one."""
+_MOST_ELEMENTS, _MOST_TIMES = 128, 2
+"""Elements of all values that are computed for one, and of each value on average, beyond which one of them is stored instead."""
 
 
 class Misfit(Exception):
@@ -130,18 +142,31 @@ class Walk:
 
 
 def find_crowded(value: Tensor, stops: Callable[[Tensor], bool]) -> Tensor | None:
-    """An elementwise value of which each element of another one needs many, as several steps of a stencil do; the nearest such value."""
-    seen: dict[int, set[Coordinates]] = {}
-    todo = deque([(value, unravel(variable(OFFSET, value.size), value.shape))])
+    """An elementwise value of which each element of another one needs many, as several steps of a stencil do; the nearest such value.
+
+    What a kernel writes for an element depends on its place and on the conditions under which it is asked for, so both are counted.
+    """
+    seen: dict[int, set[tuple[Coordinates, tuple[Guard, ...]]]] = {}
+    formulas: dict[int, Formula] = {}
+    total = 0
+    todo = deque([(value, unravel(variable(OFFSET, value.size), value.shape), tuple[Guard, ...]())])
     while todo:
-        one, place = todo.popleft()
-        places = seen.setdefault(id(one), set())
-        if place in places or stops(one) or isinstance(one, AnchorResult):
+        one, place, guards = todo.popleft()
+        asked = seen.setdefault(id(one), set())
+        if (place, guards) in asked or stops(one) or isinstance(one, AnchorResult):
             continue
-        places.add(place)
-        if len(places) > _MOST_PLACES and isinstance(one, Formula) and one.inputs:
-            return one
-        todo += [(read.value, read.at) for read in list_reads(one, place)]
+        asked.add((place, guards))
+        total += 1
+        if isinstance(one, Formula) and one.inputs:
+            formulas[id(one)] = one
+            if len({where for where, _ in asked}) > _MOST_PLACES:
+                return one
+        if total > max(_MOST_ELEMENTS, _MOST_TIMES * len(seen)):
+            most = max((len(seen[key]) for key in formulas), default=0)
+            return next((one for key, one in formulas.items() if one is not value and 2 * len(seen[key]) >= most), None)
+        for read in list_reads(one, place):
+            if (joined := join_guards(guards, read.guards)) is not None:
+                todo.append((read.value, read.at, joined))
     return None
 
 

@@ -62,8 +62,11 @@ def put(source: Tensor, keys: list[Any], value: Any) -> Tensor:
     tests = [_write_test(f"{{{number}}}", part) for number, part in enumerate(partial)]
     chosen = Formula(shape=source.shape, dtype="bool", template=" & ".join(tests), inputs=tuple(places))
     made = select_where(chosen, shown, source, source.dtype, source.shape)
-    single = all(part.fits(source.shape[part.axis]) for part in parts if part.kept)
-    return _fill_places(made, source, [part for part in parts if not part.kept], given) if single else made
+    if any(part.length > 1 for part in partial):
+        return made
+    picked = [part for part in parts if not part.kept or part in partial]
+    rest = tuple(part.length for part in parts if part not in picked)
+    return _fill_places(made, source, picked, reshape(given, rest)) if picked else made
 
 
 def _fill_places(made: Tensor, source: Tensor, picked: list[_Part], given: Tensor) -> Tensor:

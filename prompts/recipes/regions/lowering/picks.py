@@ -8,8 +8,39 @@ from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, N
 from tritonsmith.prompts.recipes.regions.lowering.constants import count_up
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import broadcast, cast, formula, select_where
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
-from tritonsmith.prompts.recipes.regions.lowering.views import cut, find_part, permute, pick, reshape
+from tritonsmith.prompts.recipes.regions.lowering.views import cut, permute, pick, reshape
 from tritonsmith.prompts.recipes.regions.values.tensors import Lookup, Tensor, align, widen
+
+
+def _find_part(source: Tensor, keys: list[Any]) -> tuple[Tensor, Tensor | None]:
+    """What forward wrote to the places that an index picks, if it did; and else the tensor as it was ahead of writes to other places."""
+    dots = [place for place, one in enumerate(keys) if isinstance(one, dict) and "ellipsis" in one]
+    if dots:
+        keys = [*keys[: dots[0]], *[{"slice": [None, None, None]}] * (len(source.shape) - len(keys) + 1), *keys[dots[0] + 1 :]]
+    if len(keys) > len(source.shape):
+        return source, None
+    picked: dict[int, int] = {}
+    kept = list(source.shape)  # of the selection; 0 for an axis that it lacks
+    for axis, (one, size) in enumerate(zip(keys, source.shape, strict=False)):
+        if type(one) is int:
+            picked[axis], kept[axis] = one % size, 0
+        elif (places := _list_places(one, size)) is None:
+            return source, None
+        elif len(places) == 1 < size:
+            picked[axis], kept[axis] = places.start, 1
+        elif places != range(size):
+            return source, None
+    while source.filling and source.filling.axes == tuple(picked):
+        if (part := source.filling.parts.get(tuple(picked.values()))) is not None:
+            return source, reshape(part, tuple(length for length in kept if length))
+        source = source.filling.base
+    return source, None
+
+
+def _list_places(key: Any, size: int) -> range | None:
+    """Places of an axis that a slice between numbers picks; None for any other key."""
+    ends = key.get("slice") if isinstance(key, dict) else None
+    return range(size)[slice(*ends)] if ends and all(end is None or type(end) is int for end in ends) else None
 
 
 def _index(call: NodeCall) -> Lowered:
@@ -17,7 +48,7 @@ def _index(call: NodeCall) -> Lowered:
     keys = list(given) if isinstance(given, list | tuple) else [given]
     if len(keys) > 1 and all(isinstance(one, int) for one in keys) and _is_list(call, keys):
         keys = [keys]
-    source, part = find_part(source, keys)
+    source, part = _find_part(source, keys)
     if part is not None:
         return part
     axis, places = 0, dict[int, Tensor]()
@@ -176,7 +207,22 @@ def _one_hot(call: NodeCall) -> Lowered:
     return cast(formula("{0} == {1}", wide, count_up(classes), like="int64", shape=call.shape, result="bool"), "int64")
 
 
+def _narrow(call: NodeCall) -> Lowered:
+    source, axis = call.tensor(0, "input", "self"), call.get(1, "dim")
+    axis %= len(source.shape)
+    start, length = call.get(2, "start") % source.shape[axis], call.shape[axis]
+    source, part = _find_part(source, [{"slice": [None, None, None]}] * axis + [{"slice": [start, start + length, None]}])
+    return cut(source, axis, start, length) if part is None else part
+
+
+def _select(call: NodeCall) -> Lowered:
+    source = call.tensor(0, "input", "self")
+    axis, place = call.get(1, "dim") % len(source.shape), call.get(2, "index")
+    source, part = _find_part(source, [{"slice": [None, None, None]}] * axis + [place])
+    return pick(source, axis, place) if part is None else part
+
+
 TABLE: dict[str, Lower] = {
-    "getitem": _index, "embedding": _embed, "nn.Embedding": _embed, "gather": _gather, "take_along_dim": _gather, "index_select": _gather,
-    "one_hot": _one_hot, "embedding_bag": _embed_bags, "nn.EmbeddingBag": _embed_bags,
+    "getitem": _index, "select": _select, "narrow": _narrow, "gather": _gather, "take_along_dim": _gather, "index_select": _gather,
+    "embedding": _embed, "nn.Embedding": _embed, "embedding_bag": _embed_bags, "nn.EmbeddingBag": _embed_bags, "one_hot": _one_hot,
 }  # fmt: skip

@@ -72,22 +72,6 @@ def pick(source: Tensor, axis: int, place: int) -> Tensor:
     return view(source, shape, lambda at: (*at[:axis], Index(constant=place), *at[axis:]), f"{{0}}.select({axis}, {place})")
 
 
-def find_part(source: Tensor, keys: list[Any]) -> tuple[Tensor, Tensor | None]:
-    """What forward wrote to the places that an index picks, if it did; and else the tensor as it was ahead of writes to other places."""
-    whole: Any = {"slice": [None, None, None]}
-    dots = [place for place, one in enumerate(keys) if isinstance(one, dict) and "ellipsis" in one]
-    if dots:
-        keys = [*keys[: dots[0]], *[whole] * (len(source.shape) - len(keys) + 1), *keys[dots[0] + 1 :]]
-    if not all(type(one) is int or one == whole for one in keys):
-        return source, None
-    picked = {axis: one % source.shape[axis] for axis, one in enumerate(keys) if type(one) is int}
-    while source.filling and source.filling.axes == tuple(picked):
-        if (part := source.filling.parts.get(tuple(picked.values()))) is not None:
-            return source, part
-        source = source.filling.base
-    return source, None
-
-
 def stack(parts: list[Tensor], axis: int) -> Tensor:
     """Values of one shape and type beside each other along a new axis."""
     first = parts[0]
@@ -166,20 +150,6 @@ def _repeat_each(call: NodeCall) -> Lowered:
     source = reshape(source, (source.size,)) if axis is None else source
     place = (axis or 0) % len(source.shape)
     return view(source, call.shape, lambda at: (*at[:place], at[place] // times, *at[place + 1 :]))
-
-
-def _narrow(call: NodeCall) -> Lowered:
-    source, axis = call.tensor(0, "input", "self"), call.get(1, "dim")
-    start = call.get(2, "start")
-    axis %= len(source.shape)
-    return cut(source, axis, start % source.shape[axis] if start else 0, call.shape[axis])
-
-
-def _select(call: NodeCall) -> Lowered:
-    source = call.tensor(0, "input", "self")
-    axis, place = call.get(1, "dim") % len(source.shape), call.get(2, "index")
-    source, part = find_part(source, [{"slice": [None, None, None]}] * axis + [place])
-    return pick(source, axis, place) if part is None else part
 
 
 def _split(call: NodeCall) -> Lowered:
@@ -386,7 +356,7 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "moveaxis"), _permute),
     **dict.fromkeys(("expand", "expand_as", "broadcast_to"), _expand),
     **dict.fromkeys(("repeat", "tile"), _repeat),
-    "repeat_interleave": _repeat_each, "narrow": _narrow, "select": _select, "roll": _roll, "unfold": unfold_axis,
+    "repeat_interleave": _repeat_each, "roll": _roll, "unfold": unfold_axis,
     **dict.fromkeys(("chunk", "split", "unbind", "tensor_split"), _split),
     **dict.fromkeys(("cat", "concat", "concatenate", "stack", "vstack", "row_stack", "hstack", "dstack", "column_stack"), _join),
     "diff": _differ, "cross": _cross, "rot90": _turn,

@@ -248,6 +248,20 @@ class Guard:
         return self.index.names
 
 
+def join_guards(given: tuple[Guard, ...], more: Iterable[Guard]) -> tuple[Guard, ...] | None:
+    """Conditions that hold together, with one range for all that ask for the same sum but for its constant; None where none can hold."""
+    found = list(given)
+    for guard in more:
+        for number, one in enumerate(found):
+            if one.index.terms == guard.index.terms:
+                apart = guard.index.constant - one.index.constant
+                found[number] = Guard(one.index, max(one.low, guard.low - apart), min(one.high, guard.high - apart))
+                break
+        else:
+            found.append(guard)
+    return None if any(guard.low >= guard.high for guard in found) else tuple(found)
+
+
 def count(shape: Shape) -> int:
     """Elements of a tensor."""
     return math.prod(shape)

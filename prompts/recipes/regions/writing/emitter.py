@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, loaded, ravel
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, join_guards, loaded, ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     FLOATS,
     TRITON_TYPES,
@@ -189,9 +189,12 @@ class Emitter:
             text = self.read(value.source, moved, guards)
             return text, self.depends(text)
         names = ravel(moved, value.source.shape).names
+        joined = join_guards(guards, own)
+        if joined is None:  # no place asks for it
+            return f"tl.full((), {value.fill}, {TRITON_TYPES[value.dtype]})", frozenset()
         if self.in_memory(value.source) and all(guard.names <= names for guard in own):
-            return self._load(value.source, moved, (*guards, *own), value.fill)
-        text = self.read(value.source, moved, (*guards, *own))
+            return self._load(value.source, moved, joined, value.fill)
+        text = self.read(value.source, moved, joined)
         condition = " & ".join(one for guard in own for one in guard.texts)
         depends = self.depends(text).union(*(guard.names for guard in own))
         return f"tl.where({condition}, {text}, {value.fill})", depends
@@ -201,10 +204,13 @@ class Emitter:
         depends: frozenset[str] = at[value.axis].names
         chosen = ""
         for part, moved, (own,) in reversed(parts):
-            text = self.read(part, moved, (*guards, own))
+            joined = join_guards(guards, (own,))
+            if joined is None:  # no place asks for this part
+                continue
+            text = self.read(part, moved, joined)
             depends |= self.depends(text)
             chosen = f"tl.where({own.index.text} < {own.high}, {text}, {chosen})" if chosen else text
-        return chosen, depends
+        return chosen or f"tl.full((), 0, {TRITON_TYPES[value.dtype]})", depends
 
     def _look_up(self, value: Lookup, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
         places = []
