@@ -19,6 +19,8 @@ _SHARED_SLACK = 8 << 10
 """Bytes of shared memory that a compiled kernel takes for layout changes, beyond its operand tiles."""
 _INSTRUCTION_ROWS = 64
 """Rows of the left operand that one instruction of a Hopper tensor core multiplies."""
+_SHORT_PRODUCT = 64 * 256
+"""Weights of a tile that take less time than the exchange of a step: 16 such instructions, each with a depth of 16."""
 
 
 def describe_bottleneck(found: Measured, brief: Brief) -> str:
@@ -29,12 +31,15 @@ def describe_bottleneck(found: Measured, brief: Brief) -> str:
 def _list_slices(plan: RecurrentPlan, precision: PrecisionClass, **rest: int) -> list[Settings]:
     """Settings with slices from narrow to wide. Narrow ones need more programs, and each has a shorter product in every step.
 
-    Slices whose tile has fewer rows than a tensor core's instruction are left out, as they save nothing.
+    Slices whose tile has fewer rows than a tensor core's instruction are left out, and so are those that are narrower than a short
+    product needs: they save nothing.
     """
     parts = 1 if precision.allows_tf32 else 2
-    full = [slice_ for slice_ in (8, 16, 32) if parts * plan.tile_gates * slice_ >= _INSTRUCTION_ROWS] or [32]
+    rows = {slice_: parts * plan.tile_gates * slice_ for slice_ in (8, 16, 32)}
+    short = [slice_ for slice_, count in rows.items() if count * _power_of_two(plan.hidden_size) <= _SHORT_PRODUCT]
+    useful = [slice_ for slice_, count in rows.items() if count >= _INSTRUCTION_ROWS and slice_ >= max(short, default=0)] or [32]
     first: Settings = {"parts": parts, **rest, "batch_block": 16}
-    return [{"slice": slice_, **first, "num_warps": 8 if slice_ >= 32 else 4} for slice_ in full]
+    return [{"slice": slice_, **first, "num_warps": 8 if slice_ >= 32 else 4} for slice_ in useful]
 
 
 def _wavefront_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
