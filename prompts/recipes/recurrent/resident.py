@@ -20,7 +20,8 @@ _SHARED_SLACK = 8 << 10
 _INSTRUCTION_ROWS = 64
 """Rows of the left operand that one instruction of a Hopper tensor core multiplies."""
 _SHORT_PRODUCT = 64 * 256
-"""Weights of a tile that take less time than the exchange of a step: 16 such instructions, each with a depth of 16."""
+"""Weights of a tile that shorter ones need not undercut: 16 such instructions of depth 16. Shared memory feeds each in some 24 cycles, so
+they take 0.2 us, where publishing a state takes 0.6 us (benchmarks/results/chain.md). The cycles are computed and not measured."""
 
 
 def describe_bottleneck(found: Measured, brief: Brief) -> str:

@@ -35,6 +35,8 @@ def test_every_variant_follows_from_the_recipe(monkeypatch: pytest.MonkeyPatch) 
 
 def test_bad_input_gets_one_sentence(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
     monkeypatch.setattr(study, "present_card", lambda: None)
+    assert widths.main([]) == 2
+    assert capsys.readouterr().err == "error: this machine has no card; run it on one that has\n"
     assert study.main([]) == 2
     assert capsys.readouterr().err == "error: this machine has no card; run it on one that has\n"
     monkeypatch.setattr(study, "present_card", lambda: named_card("h200"))

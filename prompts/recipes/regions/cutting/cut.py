@@ -196,7 +196,7 @@ class CutState:
         """Whether a value reads what a region reads, so that one kernel saves a pass."""
         leaves, _ = list_below(value, self.in_memory)
         saves = any(id(one) in region.reads and one.size * 4 > value.size for one in leaves)
-        return saves and self._fits(value, at, region) and not find_crowded(value, lambda one: self._is_read(one, region))
+        return saves and self._fits(value, at, region) and find_crowded(value, lambda one: self._is_read(one, region)) is None
 
 
 class Cutter(CutState):
