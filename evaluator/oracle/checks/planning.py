@@ -62,7 +62,7 @@ def _make_plan(loaded: LoadedTask, after: MemoryPlan | None, *, timed: bool) -> 
     needs = _count_needs(loaded, max(peak, 0.0))
     room, host_room = _measure_room(loaded), _HOST_SHARE * _read_host_memory()
     plan = choose_plan(needs, room, host_room, after)
-    if plan is None or plan.oracle is not OraclePlace.WHOLE:
+    if plan is None or plan.oracle is not OraclePlace.WHOLE or not plan.together:  # in parts, baselines may fit together
         batch = find_batch(loaded, tensors, outputs)
         if batch is not None:
             needs = replace(needs, rows=batch.rows)

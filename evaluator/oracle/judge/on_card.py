@@ -175,6 +175,8 @@ class CardJudge:
             for name in _choose_baselines(self._names, self._known):
                 with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
                     baselines.start((name,))
+                    if self.session.pool is not None:
+                        self.session.pool.fill(reference=1)  # the next baseline's process imports while this one builds
                     baselines.wait_ready()  # what building takes is given back before the candidate comes
                     session = self._time_against(baselines, kernel, profile, name)
                 memory.look()
