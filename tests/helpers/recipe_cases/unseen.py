@@ -251,4 +251,11 @@ UNSEEN = [
         "torch.randn(2, 1, 7, 9), torch.randn(3, 33)",
         arguments="x, y",
     ),
+    RegionCase(
+        "a state that an argument overwrites",
+        "self.h.copy_(h); self.h = self.h.to(x.device); self.h = torch.tanh(self.a(torch.cat((x, self.h), 1))); return self.b(self.h)",
+        "torch.randn(4, 5), torch.randn(4, 6)",
+        init="self.h = torch.randn(4, 6); self.a = nn.Linear(11, 6); self.b = nn.Linear(6, 3)",
+        arguments="x, h",
+    ),
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode
@@ -18,6 +18,14 @@ from tritonsmith.prompts.recipes.writes import PICKED, RESHAPED, SAME, SPLIT, TU
 
 _UNSURE = ("reshape", "flatten", "reshape_as", "ravel", "contiguous")
 """Calls that copy a tensor whose elements do not lie in order."""
+
+
+def is_overwritten(held: OpNode, nodes: Sequence[OpNode]) -> bool:
+    """Whether forward reads nothing of a tensor before `copy_` gives all of it other values, as of a state that is an argument."""
+    if sum(node.op == held.op and node.target == held.target for node in nodes) > 1:
+        return False
+    first = next((node for node in nodes if held.name in node.references), None)
+    return first is not None and name_call(first) == "copy_" and refer(first) == held.name and list(first.references).count(held.name) == 1
 
 
 class Aliases:

@@ -14,7 +14,7 @@ from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_constant, hold_member
 from tritonsmith.prompts.recipes.regions.lowering.patches import put
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant
-from tritonsmith.prompts.recipes.regions.reading.changes import Aliases
+from tritonsmith.prompts.recipes.regions.reading.changes import Aliases, is_overwritten
 from tritonsmith.prompts.recipes.regions.reading.complexes import (
     COMPLEX,
     ComplexPair,
@@ -126,10 +126,13 @@ class ForwardReader:
                 hold_constant(self.forward.constants, value, spec, self.facts) if several else constant(value, spec.dtype, spec.shape)
             )
         elif node.op == "get_attr":
-            if node.target not in self.facts.parameters and node.target not in self.facts.tables:
+            if node.target in self.facts.parameters or node.target in self.facts.tables:
+                self.made[node.name] = self._take_member(node.target)
+                self.paths[node.name] = node.target
+            elif is_overwritten(node, self.facts.ops):
+                self.made[node.name] = constant(0, node.outputs[0].dtype, node.outputs[0].shape)  # a value that nobody sees
+            else:
                 raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
-            self.made[node.name] = self._take_member(node.target)
-            self.paths[node.name] = node.target
         elif node.op == "output":
             self.forward.results = self._resolve(node.args[0])
         elif is_write(node) and (held := refer(node)) is not None and self._shows_tensor(held):
