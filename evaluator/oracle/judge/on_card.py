@@ -174,9 +174,7 @@ class CardJudge:
         with self._step("time"):
             for name in _choose_baselines(self._names, self._known):
                 with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
-                    baselines.start((name,))
-                    if self.session.pool is not None:
-                        self.session.pool.fill(reference=1)  # the next baseline's process imports while this one builds
+                    _start_one(baselines, name)
                     baselines.wait_ready()  # what building takes is given back before the candidate comes
                     session = self._time_against(baselines, kernel, profile, name)
                 memory.look()
@@ -265,6 +263,13 @@ def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool,
     if roomy and further is not None:
         pool.fill(reference=further.count_missing())
         pool.await_sanitizer()
+
+
+def _start_one(baselines: BaselineProcess, name: str) -> None:
+    """Start the process of one baseline; the next one's process imports while this one builds."""
+    baselines.start((name,))
+    if baselines.session.pool is not None:
+        baselines.session.pool.fill(reference=1)
 
 
 def _require_some(baselines: BaselineProcess) -> None:
