@@ -174,7 +174,7 @@ class CardJudge:
         with self._step("time"):
             for name in _choose_baselines(self._names, self._known):
                 with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
-                    _start_one(baselines, name)
+                    _start_one(baselines, name, self.session.pool)
                     baselines.wait_ready()  # what building takes is given back before the candidate comes
                     session = self._time_against(baselines, kernel, profile, name)
                 memory.look()
@@ -265,11 +265,11 @@ def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool,
         pool.await_sanitizer()
 
 
-def _start_one(baselines: BaselineProcess, name: str) -> None:
+def _start_one(baselines: BaselineProcess, name: str, pool: RunnerPool | None) -> None:
     """Start the process of one baseline; the next one's process imports while this one builds."""
     baselines.start((name,))
-    if baselines.session.pool is not None:
-        baselines.session.pool.fill(reference=1)
+    if pool is not None:
+        pool.fill(reference=1)
 
 
 def _require_some(baselines: BaselineProcess) -> None:
