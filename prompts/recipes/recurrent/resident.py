@@ -21,7 +21,8 @@ _INSTRUCTION_ROWS = 64
 """Rows of the left operand that one instruction of a Hopper tensor core multiplies."""
 _SHORT_PRODUCT = 64 * 256
 """Weights of a tile that shorter ones need not undercut: 16 such instructions of depth 16. Shared memory feeds each in some 24 cycles, so
-they take 0.2 us, where publishing a state takes 0.6 us (benchmarks/results/chain.md). The cycles are computed and not measured."""
+they take 0.2 us, where publishing a state takes 0.6 us. The cycles are computed; which slices are fastest is measured for four tasks
+(benchmarks/results/chain.md)."""
 
 
 def describe_bottleneck(found: Measured, brief: Brief) -> str:

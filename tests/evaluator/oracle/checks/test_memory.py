@@ -13,11 +13,13 @@ import torch
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.oracle.checks import planning
 from tritonsmith.evaluator.oracle.checks.answers import Answers
+from tritonsmith.evaluator.oracle.checks.batch import Batch
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, Needs, OraclePlace, choose_plan, count_bytes, refuse
-from tritonsmith.evaluator.oracle.checks.planning import calibrate, find_batch
+from tritonsmith.evaluator.oracle.checks.planning import calibrate, find_batch, load_on_card
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected, judge_outputs
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.judge import on_card
@@ -47,6 +49,26 @@ def test_a_small_task_saves_nothing_and_a_large_one_saves_what_it_must() -> None
     assert host is not None and host.oracle is OraclePlace.HOST
     tight = choose_plan(needs(6.4, 6.4, 6.4, 4096), H100, HOST)
     assert tight is not None and not tight.together and tight.input_sets == 1
+
+
+@pytest.mark.parametrize(("separable", "proven"), [(True, True), (True, False), (False, False)])
+def test_parts_are_tried_before_baselines_come_one_at_a_time(monkeypatch: pytest.MonkeyPatch, separable: bool, proven: bool) -> None:
+    taken: list[MemoryPlan] = []
+    loaded = SimpleNamespace(
+        draw=lambda kind: [], reference_outputs=lambda tensors, precision: [], task=SimpleNamespace(path="a.py", precision=IEEE),
+        layout=SimpleNamespace(input_bytes=0), take_plan=taken.append,
+    )  # fmt: skip
+    for name in ("reset_peak_memory_stats", "memory_allocated", "max_memory_allocated", "empty_cache"):
+        monkeypatch.setattr(torch.cuda, name, lambda: 0)
+    monkeypatch.setattr(planning, "LoadedTask", lambda *about: loaded)
+    monkeypatch.setattr(planning, "_count_needs", lambda loaded, peak: needs(6.4, 6.4, 6.4))
+    monkeypatch.setattr(planning, "_measure_room", lambda loaded: H200)
+    monkeypatch.setattr(planning, "_read_host_memory", lambda: 2 * HOST)
+    monkeypatch.setattr(planning, "find_batch", lambda *about: Batch(4096, (0,)) if separable else None)
+    monkeypatch.setattr(planning, "calibrate", lambda loaded, batch, *about: batch if proven else None)
+    load_on_card(cast(Any, None), named_card("h200"))
+    (plan,) = taken
+    assert (plan.oracle, plan.together) == ((OraclePlace.PARTS, True) if proven else (OraclePlace.WHOLE, False))
 
 
 @pytest.mark.parametrize("room", [H200, H100, 24 * GB])
@@ -257,7 +279,8 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
         __enter__ = __exit__ = lambda self, *about: made.append("runner")  # noqa: E731
 
     plan = MemoryPlan(together=False, input_sets=1)
-    session = cast(Any, SimpleNamespace(plan=plan, pool=None, hardware=SimpleNamespace(l2_bytes=1)))
+    pool = SimpleNamespace(fill=lambda **counts: made.append(f"waits: {counts}"))
+    session = cast(Any, SimpleNamespace(plan=plan, pool=pool, hardware=SimpleNamespace(l2_bytes=1)))
     monkeypatch.setattr(on_card, "BaselineProcess", Baselines)
     monkeypatch.setattr(on_card, "CallTimer", lambda baselines: SimpleNamespace(set_candidate=made.append, open_baselines=lambda: None))
     monkeypatch.setattr(on_card, "TimingSession", Session)
@@ -268,6 +291,7 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
     first = judge._time_one_by_one(cast(Any, None), watch, KernelText.of(""), "quick")
     assert [name for name in made if name in milliseconds] == ["eager", "cuda_graph", "compile_reduce_overhead"]  # one cannot be had
     assert made.index("built") < len(made) - 1 - made[::-1].index("runner") and made.count("closed") == 4
+    assert made.count("waits: {'reference': 1}") == 4  # the next baseline's process imports while one builds
     assert first.first.strongest == "cuda_graph" and set(first.paired) == {"eager", "cuda_graph", "compile_reduce_overhead"}
     assert len(first.others) == 2
     made.clear()
