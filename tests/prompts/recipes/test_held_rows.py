@@ -56,6 +56,7 @@ def test_held_rows_are_right(evaluator: LocalEvaluator, case: RegionCase, monkey
 @pytest.mark.parametrize(("forward", "inputs"), [
     ("return x.softmax(-1)", "torch.empty(64, 4096, device='meta')"),
     ("return x.sum(-1)", "torch.empty(512, 262144, device='meta')"),
+    ("return F.layer_norm(x, (262144,), x[0])", "torch.empty(512, 262144, device='meta')"),
 ])  # fmt: skip
 def test_rows_are_not_shared_where_that_saves_nothing(forward: str, inputs: str) -> None:
     plan = plan_of(forward, inputs.replace(", device='meta'", ""))

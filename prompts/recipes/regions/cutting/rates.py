@@ -43,7 +43,7 @@ _STEP = 32
 """Places of the depth to which a product is filled up."""
 _SCATTERED = 1.1e-11
 """Seconds of a card for each value that is stored apart from its neighbours (of two strides)."""
-_PROCESSORS = 132
+PROCESSORS = 132
 """Of a large card: tiles that it does at the same time."""
 
 
@@ -127,7 +127,7 @@ def choose_sides(product: MatrixProduct, most_rows: int, most_columns: int) -> t
     """Rows and columns of a tile: powers of two as large as the product asks for, smaller where tiles would be too few for a card."""
     batch, rows, columns, _, _ = product.sizes
     high, wide = min(most_rows, fill(rows)), min(most_columns, fill(columns))
-    while batch * -(-rows // high) * -(-columns // wide) < _PROCESSORS and max(high, wide) > _SMALL:
+    while batch * -(-rows // high) * -(-columns // wide) < PROCESSORS and max(high, wide) > _SMALL:
         high, wide = (high // 2, wide) if high > wide else (high, wide // 2)
     return high, wide
 

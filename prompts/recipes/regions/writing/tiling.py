@@ -20,6 +20,9 @@ _FEW_ROWS = 8
 _MANY_ROWS = 1024
 _TOGETHER = 4
 """Rows of a program that read a shared operand together; so many rows still give a large card enough programs."""
+_TWICE = 2
+"""Times as many elements for a thread where it keeps whole rows whose places lie apart, each read and written once (an RMS norm over 64
+channels: 3.68 ms instead of 4.90 ms; H200, 2026-11-26)."""
 _SORTED = 1024
 """Elements of a program that sorts rows."""
 _SORTED_BY_THREAD = 8
@@ -101,7 +104,7 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
         return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, _SORTED_BY_THREAD))
     if 0 < near < step and region.rows > 1 and not shared and count_passes(region) > 1 and 32 * length <= most:
         rows = min(round_up(region.rows), max(32, min(256, most // (2 * length))))
-        return Tiling(RowLayout.TILE, rows, length, False, _count_warps(rows * length, per_thread))
+        return Tiling(RowLayout.TILE, rows, length, False, _count_warps(rows * length, _TWICE * per_thread))
     if space.length <= _WINDOW and near <= _NEAR and (near < step or space.length < _WINDOW and near != space.length) and region.rows >= 32:
         rows = min(256, round_up(region.rows))
         return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
