@@ -90,7 +90,7 @@ def row_of(cell: Cell, root: Path, plan: AblationPlan, known: dict[tuple[str, st
     """The cell's row from the files of its run; `known` are the verdicts of its task and repeat, where they were read before."""
     row = CellRow(
         task=cell.task.key, policy=cell.policy.key, repeat=cell.repeat, state=cell.state(root), kind=plan.kind, card=plan.card,
-        precision=plan.precision.value if plan.precision else "auto",
+        precision=plan.precision_of(cell.task),
         folder=cell.folder(root).relative_to(root).as_posix(), size=cell.task.size or "",
     )  # fmt: skip
     if row.state is CellState.FAILED:

@@ -22,11 +22,11 @@ from tritonsmith.prompts.author import Author, AuthorError
 
 
 def config_of(cell: Cell, plan: AblationPlan, root: Path) -> RunConfig:
-    """The settings of a cell's run."""
+    """The settings of a cell's run: its task's entry goes before the plan."""
     return RunConfig.model_validate(
         {
-            **plan.settings, "task": cell.task.path, "size": cell.task.size, "overrides": cell.task.overrides, "precision": plan.precision,
-            "mode": plan.mode,
+            **plan.settings, "task": cell.task.path, "size": cell.task.size, "overrides": cell.task.overrides,
+            "precision": cell.task.precision or plan.precision, "mode": cell.task.mode or plan.mode,
             "policy": cell.policy.given, "seeds": cell.policy.seeds, "out": str(cell.folder(root)),
         }
     )  # fmt: skip

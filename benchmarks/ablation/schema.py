@@ -1,6 +1,6 @@
 """The records of an experiment: its plan (`plan.json`), one row per run (`runs.csv`), and every table (`ablation.json`).
 
-An experiment has one card, one kind of figures (measured or estimated) and one precision, so no table can mix them.
+An experiment has one card and one kind of figures (measured or estimated), so no table can mix them. Each task has one precision.
 """
 
 from enum import StrEnum
@@ -65,9 +65,9 @@ class AblationPlan(Record):
     settings: dict[str, Any] = Field(default_factory=dict)
     """Fields of RunConfig that all runs have in common."""
     precision: PrecisionClass | None = None
-    """The class that is asked of every task; None: what each one's types mean."""
+    """The class that is asked of every task whose entry names none; None: what each one's types mean."""
     mode: Literal["eval", "train"] | None = None
-    """What modules are put into; None: what each file's MODE says, else evaluation."""
+    """What modules are put into where the task's entry says nothing; None: what each file's MODE says, else evaluation."""
     seed_step: int = 0
     """How many seeds further on in the built-in author's list each repeat begins, since it always writes the same; 0 for models."""
     card: str = ""
@@ -76,6 +76,11 @@ class AblationPlan(Record):
     """`measured` or `estimated`; set by the first process."""
     date: str = ""
     versions: dict[str, str] = Field(default_factory=dict)
+
+    def precision_of(self, task: PlannedTask) -> str:
+        """The class that is asked of a task, or `auto`."""
+        asked = task.precision or self.precision
+        return asked.value if asked else "auto"
 
 
 class CellRow(Record):
@@ -313,6 +318,7 @@ class Ablation(Record):
     kind: str = ""
     """`measured` or `estimated`; empty before anything was run."""
     precision: str = ""
+    """Every class that is asked for, or `auto`: `ieee, tf32`."""
     baselines: dict[str, tuple[str, ...]] = Field(default_factory=dict)
     """By task: the strongest baselines, which the scores are against."""
     cells: tuple[CellRow, ...] = ()

@@ -59,7 +59,7 @@ def tabulate(plan: AblationPlan, rows: Rows, variants: Sequence[Variant] = ()) -
         plan=plan,
         card=plan.card,
         kind=plan.kind,
-        precision=plan.precision.value if plan.precision else "auto",
+        precision=", ".join(dict.fromkeys(map(plan.precision_of, plan.tasks))),
         baselines={task.key: _find_baselines([row for row in rows if row.task == task.key]) for task in plan.tasks},
         cells=tuple(rows),
         policies=tuple(_policy_row(key, by_policy[key], done[key]) for key in keys),

@@ -35,6 +35,7 @@ class SuitePlan(Record):
     settings: dict[str, Any] = Field(default_factory=dict)
     """Fields of RunConfig that all runs have in common."""
     precision: PrecisionClass | None = None
+    """For tasks whose entry names none; so is `mode`."""
     mode: str | None = None
     parallel: int | None = None
     """Tasks that are worked on at a time; None: `each_card` for each card."""

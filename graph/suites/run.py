@@ -223,14 +223,17 @@ def _make_run(task: PlannedTask, work: _Work, view: EvaluatorView | None) -> Run
 
 
 def config_of(task: PlannedTask, plan: SuitePlan, root: Path) -> RunConfig:
-    """The settings of a task's run. Requests to a person go into a folder per task: two runs may ask by the same name."""
+    """The settings of a task's run: its entry goes before the plan.
+
+    Requests to a person go into a folder per task, since two runs may ask by the same name.
+    """
     settings = dict(plan.settings)
     for role in ("model", "analyst_model", "repair_model"):
         if str(settings.get(role)).startswith(_HANDOFF):
             settings[role] = f"{settings[role]}/{task.key}"
     return RunConfig.model_validate(
         {
-            **settings, "task": task.path, "size": task.size, "overrides": task.overrides, "precision": plan.precision, "mode": plan.mode,
-            "out": str(run_folder_of(root, task)),
+            **settings, "task": task.path, "size": task.size, "overrides": task.overrides,
+            "precision": task.precision or plan.precision, "mode": task.mode or plan.mode, "out": str(run_folder_of(root, task)),
         }
     )  # fmt: skip

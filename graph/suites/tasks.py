@@ -1,4 +1,4 @@
-"""Tasks of a suite: folders, patterns, files, a comma list of files and numbers, or a TOML or JSON file with sizes and overrides."""
+"""Tasks of a suite: folders, patterns, files, a comma list of files and numbers, or a TOML or JSON file with settings of its own."""
 
 import glob
 import json
@@ -8,7 +8,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
@@ -25,7 +25,7 @@ _PATTERN = re.compile(r"[*?\[]")
 
 
 class PlannedTask(Record):
-    """One task at one size."""
+    """One task at one size, precision class and mode."""
 
     key: str
     """Its folder, and its name in every table."""
@@ -34,6 +34,10 @@ class PlannedTask(Record):
     size: str | None = None
     """`full` or `small`; None: full on a card, small without one."""
     overrides: dict[str, SizeValue] = Field(default_factory=dict)
+    precision: PrecisionClass | None = None
+    """What its entry asks for; None: what the plan says for all tasks."""
+    mode: str | None = None
+    """`eval` or `train`, where its entry says so; None: what the plan says for all tasks."""
     sha: str = ""
     """Of the file's text: a changed file makes another experiment."""
     fault: str = ""
@@ -50,6 +54,8 @@ class _Entry(BaseModel):
     name: str | None = None
     size: str | None = Field(default=None, pattern="^(full|small)$")
     set: Overrides = Field(default_factory=dict)
+    precision: PrecisionClass | None = None
+    mode: Literal["eval", "train"] | None = None
 
 
 class _Suite(BaseModel):
@@ -77,7 +83,7 @@ def load_suite(
     suite: str, *, size: str | None = None, overrides: Overrides | None = None, precision: PrecisionClass | None = None,
     mode: str | None = None, argument: str = "SUITE",
 ) -> tuple[PlannedTask, ...]:  # fmt: skip
-    """The tasks of a suite, each read and checked; `size` and `overrides` hold where an entry of the suite says nothing else.
+    """The tasks of a suite, each read and checked; what is given besides `suite` holds where an entry says nothing else.
 
     Raises UsageError that names the entry, behind the command's argument that gives the suite.
     """
@@ -95,15 +101,19 @@ def find_tasks(
 ) -> tuple[PlannedTask, ...]:  # fmt: skip
     """The tasks that these words name: task files, folders, patterns (`tasks/*.py`), comma lists, numbers, and TOML or JSON files.
 
-    A file that is no task is an entry with its fault. A task that is named twice is there once, and two of one name get numbers.
-    Raises UsageError where a word names nothing.
+    A file that is no task is an entry with its fault. A task that is named twice for the same run is there once, and two of one name get
+    numbers. Raises UsageError where a word names nothing.
     """
     planned: list[PlannedTask] = []
+
+    def run_of(task: PlannedTask) -> tuple[object, ...]:
+        return task.path, task.size, task.overrides, task.precision or precision, task.mode or mode
+
     with _name_argument("TASK"):
         for name in names:
             for entry, base in _find_entries(name):
                 task = _plan_or_note(entry, base, name, size, overrides or {}, precision, mode)
-                if not any((task.path, task.size, task.overrides) == (other.path, other.size, other.overrides) for other in planned):
+                if not any(run_of(task) == run_of(other) for other in planned):
                     keys = {other.key for other in planned}
                     key = next(key for number in count(1) if (key := f"{task.key}-{number}" if number > 1 else task.key) not in keys)
                     planned.append(task.model_copy(update={"key": key}))
@@ -149,7 +159,8 @@ def _read_entries(path: Path) -> list[_Entry]:
         first = error.errors()[0]
         where = ".".join(map(str, first["loc"])) or "the file"
         raise _WordError(
-            f"{path}: {where}: {first['msg']}; an entry is [[tasks]] with task (a file or a number), and may have name, size, set"
+            f"{path}: {where}: {first['msg']}; an entry is [[tasks]] with task (a file or a number), and may have name, size, set, "
+            "precision, mode"
         ) from error
 
 
@@ -158,7 +169,7 @@ def _plan_task(
 ) -> PlannedTask:
     path = _find_file(str(entry.task), base, suite)
     planned = _name_task(entry, path, size, overrides)
-    task = load_task(path, planned.size or "full", planned.overrides, precision, mode)
+    task = load_task(path, planned.size or "full", planned.overrides, planned.precision or precision, planned.mode or mode)
     return planned.model_copy(update={"sha": text_sha(task.source)})
 
 
@@ -177,7 +188,10 @@ def _plan_or_note(
 
 def _name_task(entry: _Entry, path: Path, size: str | None, overrides: Overrides) -> PlannedTask:
     key = re.sub(r"[^A-Za-z0-9_.-]+", "_", entry.name or path.stem).strip(".") or "task"
-    return PlannedTask(key=key, path=shorten_path(path), size=entry.size or size, overrides=entry.set or overrides)
+    return PlannedTask(
+        key=key, path=shorten_path(path), size=entry.size or size, overrides=entry.set or overrides,
+        precision=entry.precision, mode=entry.mode,
+    )  # fmt: skip
 
 
 def shorten_path(path: Path) -> str:

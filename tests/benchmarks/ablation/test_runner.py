@@ -23,7 +23,7 @@ from tritonsmith.benchmarks.ablation.sharing import Memo, MemoEvaluator
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Status, Task, Verdict
+from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.nodes.chat.connect import Models
 
@@ -81,6 +81,16 @@ def test_an_experiment_end_to_end(suite, tmp_path):
     with (out / "runs.csv").open(newline="") as file:
         rows = list(csv.DictReader(file))
     assert len(rows) == 12 and math.isclose(float(rows[0]["score"]), tables.cells[0].score) and rows[0]["seed_scores"].endswith("-")
+
+
+def test_a_task_has_the_precision_and_mode_of_its_entry(suite, tmp_path):
+    entries = [{"task": "fast.py"}, {"task": "other.py", "precision": "tf32", "mode": "train"}]
+    (suite / "list.json").write_text(json.dumps(entries))
+    plan = plan_of(suite / "list.json", repeats=1, precision=PrecisionClass.IEEE)
+    tables = ablate(plan, tmp_path / "out", evaluator=Judge(tmp_path / "log"), author=author_of)
+    asked = {row.task: json.loads((tmp_path / "out" / row.folder / "summary.json").read_text()) for row in tables.cells}
+    assert {task: (one["precision"], one["mode"]) for task, one in asked.items()} == {"fast": ("ieee", "eval"), "other": ("tf32", "train")}
+    assert tables.precision == "ieee, tf32" and "at precision ieee, tf32," in tables.notes[0]
 
 
 def test_a_finished_experiment_asks_nobody(suite, tmp_path):

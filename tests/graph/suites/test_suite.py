@@ -16,6 +16,7 @@ from tritonsmith.cli.report.write import write_report
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.sharing.turns import PATIENCE, FairTurns
 from tritonsmith.graph.runs.active import active_runs
+from tritonsmith.graph.suites.folder import SUITE, begin_suite
 from tritonsmith.graph.suites.records import RowState
 from tritonsmith.graph.suites.run import optimize_suite, plan_suite
 from tritonsmith.graph.suites.tasks import find_tasks
@@ -103,13 +104,42 @@ def test_the_command_takes_folders_patterns_and_lists(tasks, tmp_path, capsys):
         plan_suite(["39", "40"], settings={"record": "tape.jsonl"})
 
 
+def test_an_entry_has_its_own_precision_and_mode(tasks, tmp_path):
+    suite = tmp_path / "list.toml"
+    entries = ('precision = "tf32"', 'precision = "split"', 'precision = "split"', 'mode = "train"', "")
+    suite.write_text("".join(f'[[tasks]]\ntask = "tasks/fast.py"\n{entry}\n' for entry in entries))
+    plan = plan_suite([str(suite)], size="small", precision="tf32", settings={"checkpoints": "none"})
+    assert [(task.key, task.precision, task.mode) for task in plan.tasks] == [
+        ("fast", "tf32", None), ("fast-2", "split", None), ("fast-3", None, "train"),
+    ], "what would be the same run is there once"  # fmt: skip
+    results = optimize_suite(plan, tmp_path / "out", evaluator=ablation_driver.Judge(tmp_path / "log"), author=driver.author_of)
+    assert [row.state for row in results.rows] == [RowState.DONE] * 3
+    summaries = [json.loads((tmp_path / "out" / "tasks" / task.key / "summary.json").read_text()) for task in plan.tasks]
+    assert [(one["precision"], one["mode"]) for one in summaries] == [("tf32", "eval"), ("split", "eval"), ("tf32", "train")]
+    assert optimize_suite(plan, tmp_path / "out", evaluator=ablation_driver.Judge(tmp_path / "none")).rows == results.rows
+    suite.write_text(suite.read_text().replace("split", "ieee"))
+    with pytest.raises(UsageError, match="another suite lies there .it differs in tasks"):
+        optimize_suite(plan_suite([str(suite)], size="small", precision="tf32", settings={"checkpoints": "none"}), tmp_path / "out")
+
+
+def test_a_plan_from_before_entries_had_a_precision_is_the_same(tasks, tmp_path):
+    plan = driver.plan_of(tasks)
+    stored = plan.model_dump(mode="json")
+    for task in stored["tasks"]:
+        del task["precision"], task["mode"]
+    (tmp_path / SUITE).write_text(json.dumps(stored))
+    assert begin_suite(plan, tmp_path) == plan
+
+
 def test_what_names_no_task_is_said_of_the_argument(tmp_path, capsys):
     (tmp_path / "empty").mkdir()
     (tmp_path / "list.toml").write_text("[[tasks]]\nsize = 1\n")
+    (tmp_path / "class.toml").write_text('[[tasks]]\ntask = 39\nprecision = "fp8"\n')
     said = {
         ",": "TASK is empty; name a folder", "none*.py": "TASK none*.py: no Python file matches",
         str(tmp_path / "empty"): "has no task files",
-        "no.toml": "TASK no.toml: there is no such file", str(tmp_path / "list.toml"): "an entry is [[tasks]]",
+        "no.toml": "TASK no.toml: there is no such file", str(tmp_path / "list.toml"): "may have name, size, set, precision, mode",
+        str(tmp_path / "class.toml"): "class.toml: tasks.0.precision: Input should be 'ieee', 'split', 'tf32' or '16-bit'; an entry is",
         "99,39": "TASK 99,39: no task that comes along has number 99",
     }  # fmt: skip
     for word, sentence in said.items():
