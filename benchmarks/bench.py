@@ -1,9 +1,11 @@
 """Measure tasks on the card of this machine and keep the rows with their raw samples: `python -m tritonsmith.benchmarks.bench`.
 
-Writes `summary.json` (the latest row per task, card and precision class) and `raw/` below the results folder.
+Writes `summary.json` (the latest row per task, card and precision class), `raw/` and `runs/` below the results folder.
+With `--suite FOLDER` it measures nothing, and records the runs that `tritonsmith optimize LIST --out FOLDER` has left.
 """
 
 import argparse
+import glob
 import json
 import os
 import shlex
@@ -13,12 +15,18 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+from tritonsmith.benchmarks.ablation.keep import make_portable
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.graph.run import optimize
-from tritonsmith.graph.storage.summary import Summary
+from tritonsmith.graph.storage.outcome import precision_of
+from tritonsmith.graph.storage.summary import SUMMARY, Summary
+from tritonsmith.graph.suites.folder import SUITE, is_suite, read_suite, run_folder_of
+from tritonsmith.graph.suites.folder import row_of as read_row
+from tritonsmith.graph.suites.records import RowState
+from tritonsmith.graph.suites.tasks import PlannedTask
 
 HERE = Path(__file__).resolve().parent
 Row = dict[str, Any]
@@ -66,12 +74,12 @@ def row_of(summary: Summary, command: str, results: Path) -> Row:
 
 
 def merge(rows: list[Row], new: Row) -> list[Row]:
-    """The rows with the new one in the place of an earlier one of the same task, size, card and precision class."""
+    """The rows with the new one in the place of an earlier one of the same task, size, card, precision class and mode."""
+    return sorted([row for row in rows if _key(row) != _key(new)] + [new], key=_key)
 
-    def key(row: Row) -> tuple[str, ...]:
-        return tuple(str(row.get(name)) for name in ("task", "size", "card", "precision_class")) + (str(row.get("mode", "eval")),)
 
-    return sorted([row for row in rows if key(row) != key(new)] + [new], key=key)
+def _key(row: Row) -> tuple[str, ...]:
+    return tuple(str(row.get(name)) for name in ("task", "size", "card", "precision_class")) + (str(row.get("mode", "eval")),)
 
 
 def record(summary: Summary, command: str, results: Path) -> Row:
@@ -83,16 +91,108 @@ def record(summary: Summary, command: str, results: Path) -> Row:
     return row
 
 
+def keep_run(folder: Path, row: Row, results: Path) -> None:
+    """Copy a recorded run's kernel and summary to `results/runs`, as `TASK[_size][_class][_mode]`. Raises OSError."""
+    usual = {"size": "full", "precision_class": "ieee", "mode": "eval"}
+    name = "_".join([row["task"], *(str(row[part]) for part, value in usual.items() if row[part] not in (None, "", value))])
+    best = (folder / "best.py").read_text(encoding="utf-8")
+    told = make_portable(json.loads((folder / SUMMARY).read_text(encoding="utf-8")), folder.resolve())
+    told["winner"]["verdict"]["timing"]["raw"] = row["raw"]
+    (results / "runs").mkdir(parents=True, exist_ok=True)
+    (results / "runs" / f"{name}.best.txt").write_text(best, encoding="utf-8")
+    (results / "runs" / f"{name}.summary.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+
+
+def record_suite(root: Path, command: str, results: Path) -> tuple[list[Row], list[str]]:
+    """Record the runs in a suite's folder: their rows, and a sentence for each task that has none. Raises UsageError and OSError.
+
+    Of two runs of a task that reach the same class, the one that asked for that class is recorded.
+    """
+    if not is_suite(root):
+        raise UsageError(f"--suite {root}: no suite lies there ({SUITE} is missing); name what `tritonsmith optimize --out` wrote")
+    rows: list[Row] = []
+    faults: list[str] = []
+    found: list[tuple[PlannedTask, Summary]] = []
+    for task in read_suite(root).tasks:
+        try:
+            found.append((task, _read_measured(task, root)))
+        except UsageError as error:
+            faults.append(f"{task.key}: {error}")
+    taken: dict[tuple[str, ...], str] = {}
+    for task, summary in sorted(found, key=lambda each: each[1].precision != _reached(each[1])):
+        place = (summary.task, summary.size, _reached(summary), summary.mode)
+        if place in taken:
+            faults.append(f"{task.key}: {taken[place]} has reached the same class, {_reached(summary)}, and has the row")
+            continue
+        try:
+            row = record(summary, command, results)
+        except UsageError as error:
+            faults.append(f"{task.key}: {error}")
+            continue
+        keep_run(run_folder_of(root, task), row, results)
+        taken[place] = task.key
+        rows.append(row)
+    return rows, faults
+
+
+def _reached(summary: Summary) -> str:
+    return precision_of(summary.winner.verdict) if summary.winner else ""
+
+
+def _read_measured(task: PlannedTask, root: Path) -> Summary:
+    """The summary of a run that is over, with the place where its raw samples lie now. Raises UsageError that says what is missing."""
+    row, folder = read_row(task, root), run_folder_of(root, task)
+    if row.state is not RowState.DONE:
+        raise UsageError(f"the run is not over ({row.state.value}{f': {row.reason}' if row.reason else ''}); there is nothing to record")
+    if task.overrides:
+        raise UsageError(f"its sizes were set ({', '.join(task.overrides)}); results hold tasks as their files stand")
+    summary = Summary.model_validate_json((folder / SUMMARY).read_text(encoding="utf-8"))
+    winner = summary.winner
+    if winner is None or winner.verdict.timing is None or winner.verdict.timing.raw is None:
+        return summary
+    if not (folder / "best.py").is_file():
+        raise UsageError(f"{folder / 'best.py'} is missing; copy the whole folder of the suite")
+    timing = winner.verdict.timing.model_copy(update={"raw": _find_raw(winner.verdict.timing.raw, root)})
+    verdict = winner.verdict.model_copy(update={"timing": timing})
+    return summary.model_copy(update={"winner": winner.model_copy(update={"verdict": verdict})})
+
+
+def _find_raw(told: str, root: Path) -> str:
+    """The file itself, else the one of its name below the folder that was copied: that whose last folders are the same too.
+
+    Processes and cards count their samples from 0, so a name alone can be there twice. Raises UsageError.
+    """
+    if Path(told).is_file():
+        return told
+
+    def count_common(path: Path) -> int:
+        pairs = zip(reversed(path.parts), reversed(Path(told).parts), strict=False)
+        return next((number for number, (one, other) in enumerate(pairs) if one != other), len(path.parts))
+
+    found = sorted(root.rglob(glob.escape(Path(told).name)), key=count_common, reverse=True)
+    if not found:
+        raise UsageError(f"its samples, {Path(told).name}, are neither at {told} nor below {root}; copy the whole folder of the suite")
+    if len(found) > 1 and count_common(found[0]) == count_common(found[1]):
+        raise UsageError(f"its samples, {Path(told).name}, are there twice below {root}; copy the suite's folder as it was")
+    return str(found[0])
+
+
 def main() -> int:
-    """Run every named task (default: all that come along) as often as asked and record each run."""
+    """Run every named task (default: all that come along) as often as asked and record each run; or record a suite's runs."""
     parser = argparse.ArgumentParser(prog="python -m tritonsmith.benchmarks.bench", description=__doc__)
     parser.add_argument("tasks", nargs="*", help="task files; default: benchmarks/tasks/*.py")
+    parser.add_argument("--suite", type=Path, metavar="FOLDER", help="record the runs of this suite; no card is needed")
+    parser.add_argument("--command", help="with --suite: what its rows name as their command; default: tritonsmith optimize FOLDER")
     parser.add_argument("--precision", default="auto", choices=("auto", "ieee", "split", "tf32", "16-bit"))
     parser.add_argument("--mode", choices=("eval", "train"))
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
     options = parser.parse_args()
+    if options.command and options.suite is None:
+        parser.error("--command belongs to --suite")
+    if options.suite is not None:
+        return _record_suite(options)
     folder = options.runs / f"bench-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}"
     tasks = [os.path.relpath(task) for task in options.tasks or sorted((HERE / "tasks").glob("*.py"))]
     try:
@@ -119,12 +219,33 @@ def _bench(task: str, number: int, folder: Path, evaluator: Evaluator, options: 
     try:
         summary = optimize(task, evaluator=evaluator, size="full", precision=precision, mode=options.mode, out=str(out))
         row = record(summary, command, options.results)
+        keep_run(out, row, options.results)
     except UsageError as error:
         sys.stderr.write(f"error: {task}: {error}\n")
         return False
-    scores = f"{row['score']:.3f}x {row['baseline']}, {row['score_eager']:.3f}x eager"
-    sys.stdout.write(f"{row['task']}: {scores} on {row['card']}\n")
+    _print_row(row)
     return True
+
+
+def _record_suite(options: argparse.Namespace) -> int:
+    try:
+        if options.tasks:
+            raise UsageError(f"--suite {options.suite}: it has its tasks; leave out {' '.join(options.tasks)}")
+        command = options.command or shlex.join(["tritonsmith", "optimize", str(options.suite)])
+        rows, faults = record_suite(options.suite, command, options.results)
+    except (UsageError, OSError) as error:
+        sys.stderr.write(f"error: {error}\n")
+        return 2
+    for row in rows:
+        _print_row(row)
+    for fault in faults:
+        sys.stderr.write(f"error: {fault}\n")
+    return 1 if faults else 0
+
+
+def _print_row(row: Row) -> None:
+    scores = f"{row['score']:.3f}x {row['baseline']}, {row['score_eager']:.3f}x eager"
+    sys.stdout.write(f"{row['task']} ({row['precision_class']}, {row['mode']}): {scores} on {row['card']}\n")
 
 
 if __name__ == "__main__":

@@ -38,7 +38,7 @@ def keep(root: Path, results: Path) -> list[Path]:
         target.parent.mkdir(parents=True, exist_ok=True)
         text = path.read_text(encoding="utf-8")
         if path.suffix == ".json":
-            text = json.dumps(_make_portable(json.loads(text), root.resolve()), indent=1, ensure_ascii=False) + "\n"
+            text = json.dumps(make_portable(json.loads(text), root.resolve()), indent=1, ensure_ascii=False) + "\n"
         else:  # tables and pages quote reasons, and a reason may name a file of a run
             text = text.replace(f"{root.resolve()}/", "")
         target.write_text(text, encoding="utf-8")
@@ -51,11 +51,12 @@ def _find_winner(run: Path) -> Path | None:
     return None if summary is None or summary.winner is None else run.parent / "kernels" / f"{summary.winner.sha}.py"
 
 
-def _make_portable(value: Any, root: Path) -> Any:
+def make_portable(value: Any, root: Path) -> Any:
+    """The same JSON with paths as the module's docstring says."""
     if isinstance(value, dict):
-        return {key: _make_portable(part, root) for key, part in value.items()}
+        return {key: make_portable(part, root) for key, part in value.items()}
     if isinstance(value, list):
-        return [_make_portable(part, root) for part in value]
+        return [make_portable(part, root) for part in value]
     return _PATH.sub(lambda found: _strip_path(found.group(), root), value) if isinstance(value, str) else value
 
 

@@ -49,7 +49,7 @@ class MeasuredText:
     def group(self) -> str:
         """Samples of one group do the same work and may be ranked."""
         sizes = ", ".join(f"{name}={value}" for name, value in self.task.overrides.items())
-        return " ".join(part for part in (self.task.name, sizes) if part)
+        return " ".join(part for part in (self.task.name, sizes, "train" if self.task.mode == "train" else "") if part)
 
 
 def list_samples(descriptions: TaskDescriptions) -> list[MeasuredText]:
@@ -78,17 +78,22 @@ def _list_run_samples(descriptions: TaskDescriptions) -> Iterator[MeasuredText]:
         summary = json.loads(path.read_text())
         for row in summary["candidates"]:
             if row["status"] == "ok" and row["kind"] == "measured" and row["label"] == "kernel":
-                key = (f"{summary['task']} {summary['precision']}", row["sha"], "T128" in str(path))
+                key = (" ".join([summary["task"], summary["precision"], summary.get("mode") or "eval"]), row["sha"], "T128" in str(path))
                 times[key].append(row["median_ms"])
                 first.setdefault(key, (summary, row, path))
     for key, (summary, row, path) in first.items():
-        task = load_task(
-            BENCHMARKS / "tasks" / f"{summary['task']}.py", overrides=_SHORT if key[2] else None, precision=summary["precision"]
-        )
+        place = _find_task(summary["task"])
+        task = load_task(place, overrides=_SHORT if key[2] else None, precision=summary["precision"], mode=summary.get("mode"))
         text = _find_text(texts, row, task, descriptions)
         if text:
             words = ", ".join(f"{name} {value}" for name, value in row["settings"].items())
             yield MeasuredText(task, text, median(times[key]), f"{row['recipe']}: {words}", str(path.relative_to(RESULTS)), {})
+
+
+def _find_task(name: str) -> Path:
+    """The file of a task that comes along, in whichever folder it lies."""
+    tasks = BENCHMARKS / "tasks"
+    return next(iter(sorted(tasks.rglob(f"{name}.py"))), tasks / f"{name}.py")
 
 
 def _read_winners() -> dict[str, str]:
@@ -126,7 +131,7 @@ def _list_kept_samples() -> Iterator[MeasuredText]:
     texts = _read_winners()
     for row in json.loads((RESULTS / "summary.json").read_text()):
         if text := texts.get(row["winner"]["sha"]):
-            task = load_task(BENCHMARKS / "tasks" / f"{row['task']}.py", precision=row["precision_class"])
+            task = load_task(_find_task(row["task"]), precision=row["precision_class"], mode=row.get("mode"))
             yield MeasuredText(task, text, row["median_ms"], "winner", "summary.json", row["baselines_ms"])
 
 
