@@ -32,8 +32,11 @@ HERE = Path(__file__).resolve().parent
 Row = dict[str, Any]
 
 
-def row_of(summary: Summary, command: str, results: Path) -> Row:
-    """The row of a run's winner; copies its raw samples to `results/raw`. Raises UsageError when there is nothing measured to record."""
+def row_of(summary: Summary, command: str, results: Path, entry: PlannedTask | None = None) -> Row:
+    """The row of a run's winner; copies its raw samples to `results/raw`. Raises UsageError when there is nothing measured to record.
+
+    A suite's entry that sets sizes has its own name in the row, since the file's name stands for the file's sizes.
+    """
     winner = summary.winner
     timing = winner.verdict.timing if winner else None
     if winner is None or timing is None:
@@ -44,7 +47,8 @@ def row_of(summary: Summary, command: str, results: Path) -> Row:
     card = str(environment.get("card") or summary.target)
     date = str(environment.get("date") or summary.date)
     reached = correctness.precision_class.value if correctness and correctness.precision_class else None
-    name = f"{summary.task}-{card}-{reached}-{date}".replace(" ", "_").replace(":", "").replace("+0000", "Z")
+    sized = {"task": entry.key, "file": entry.path, "set": entry.overrides} if entry is not None and entry.overrides else {}
+    name = f"{sized.get('task', summary.task)}-{card}-{reached}-{date}".replace(" ", "_").replace(":", "").replace("+0000", "Z")
     raw = results / "raw" / f"{name}.json"
     raw.parent.mkdir(parents=True, exist_ok=True)
     shutil.copyfile(timing.raw, raw)
@@ -70,6 +74,7 @@ def row_of(summary: Summary, command: str, results: Path) -> Row:
         "versions": environment.get("versions", {}),
         "command": command,
         "raw": raw.relative_to(results).as_posix(),
+        **sized,
     }
 
 
@@ -82,17 +87,19 @@ def _key(row: Row) -> tuple[str, ...]:
     return tuple(str(row.get(name)) for name in ("task", "size", "card", "precision_class")) + (str(row.get("mode", "eval")),)
 
 
-def record(summary: Summary, command: str, results: Path) -> Row:
-    """Add a run's row to `results/summary.json`. Raises UsageError as `row_of` does."""
-    row = row_of(summary, command, results)
+def record(summary: Summary, command: str, results: Path, folder: Path | None = None, entry: PlannedTask | None = None) -> Row:
+    """Add a run's row to `results/summary.json`, and keep what its folder says. Raises UsageError as `row_of` does, and OSError."""
+    row = row_of(summary, command, results, entry)
+    if folder is not None:
+        row["run"] = keep_run(folder, row, results)
     path = results / "summary.json"
     rows = json.loads(path.read_text(encoding="utf-8")) if path.exists() else []
     path.write_text(json.dumps(merge(rows, row), indent=1) + "\n", encoding="utf-8")
     return row
 
 
-def keep_run(folder: Path, row: Row, results: Path) -> None:
-    """Copy a recorded run's kernel and summary to `results/runs`, as `TASK[_size][_class][_mode]`. Raises OSError."""
+def keep_run(folder: Path, row: Row, results: Path) -> str:
+    """Copy a run's kernel and summary to `results/runs`, as `TASK[_size][_class][_mode]`; the summary's place. Raises OSError."""
     usual = {"size": "full", "precision_class": "ieee", "mode": "eval"}
     name = "_".join([row["task"], *(str(row[part]) for part, value in usual.items() if row[part] not in (None, "", value))])
     best = (folder / "best.py").read_text(encoding="utf-8")
@@ -101,6 +108,7 @@ def keep_run(folder: Path, row: Row, results: Path) -> None:
     (results / "runs").mkdir(parents=True, exist_ok=True)
     (results / "runs" / f"{name}.best.txt").write_text(best, encoding="utf-8")
     (results / "runs" / f"{name}.summary.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    return f"runs/{name}.summary.json"
 
 
 def record_suite(root: Path, command: str, results: Path) -> tuple[list[Row], list[str]]:
@@ -120,16 +128,15 @@ def record_suite(root: Path, command: str, results: Path) -> tuple[list[Row], li
             faults.append(f"{task.key}: {error}")
     taken: dict[tuple[str, ...], str] = {}
     for task, summary in sorted(found, key=lambda each: each[1].precision != _reached(each[1])):
-        place = (summary.task, summary.size, _reached(summary), summary.mode)
+        place = (summary.task, summary.size, str(task.overrides), _reached(summary), summary.mode)
         if place in taken:
             faults.append(f"{task.key}: {taken[place]} has reached the same class, {_reached(summary)}, and has the row")
             continue
         try:
-            row = record(summary, command, results)
+            row = record(summary, command, results, run_folder_of(root, task), task)
         except UsageError as error:
             faults.append(f"{task.key}: {error}")
             continue
-        keep_run(run_folder_of(root, task), row, results)
         taken[place] = task.key
         rows.append(row)
     return rows, faults
@@ -144,9 +151,9 @@ def _read_measured(task: PlannedTask, root: Path) -> Summary:
     row, folder = read_row(task, root), run_folder_of(root, task)
     if row.state is not RowState.DONE:
         raise UsageError(f"the run is not over ({row.state.value}{f': {row.reason}' if row.reason else ''}); there is nothing to record")
-    if task.overrides:
-        raise UsageError(f"its sizes were set ({', '.join(task.overrides)}); results hold tasks as their files stand")
     summary = Summary.model_validate_json((folder / SUMMARY).read_text(encoding="utf-8"))
+    if task.overrides and task.key == summary.task:
+        raise UsageError(f"it sets {', '.join(task.overrides)} and is named as its file, whose row it would take; give the entry a name")
     winner = summary.winner
     if winner is None or winner.verdict.timing is None or winner.verdict.timing.raw is None:
         return summary
@@ -218,8 +225,7 @@ def _bench(task: str, number: int, folder: Path, evaluator: Evaluator, options: 
     out = folder / f"{Path(task).stem}-{number}"
     try:
         summary = optimize(task, evaluator=evaluator, size="full", precision=precision, mode=options.mode, out=str(out))
-        row = record(summary, command, options.results)
-        keep_run(out, row, options.results)
+        row = record(summary, command, options.results, out)
     except UsageError as error:
         sys.stderr.write(f"error: {task}: {error}\n")
         return False

@@ -74,8 +74,11 @@ def _list_run_samples(descriptions: TaskDescriptions) -> Iterator[MeasuredText]:
     texts = _read_winners()
     times: dict[tuple[str, str, bool], list[float]] = defaultdict(list)
     first: dict[tuple[str, str, bool], tuple[dict[str, Any], dict[str, Any], Path]] = {}
+    sized = {row.get("run") for row in json.loads((RESULTS / "summary.json").read_text()) if row.get("set")}
     for path in (*sorted(RESULTS.glob("runs/*.summary.json")), *sorted(RESULTS.glob("ablation_h200/cells/*/*/*/summary.json"))):
         summary = json.loads(path.read_text())
+        if path.relative_to(RESULTS).as_posix() in sized:  # at sizes that only its row knows
+            continue
         for row in summary["candidates"]:
             if row["status"] == "ok" and row["kind"] == "measured" and row["label"] == "kernel":
                 key = (" ".join([summary["task"], summary["precision"], summary.get("mode") or "eval"]), row["sha"], "T128" in str(path))
@@ -130,8 +133,10 @@ def _list_kept_samples() -> Iterator[MeasuredText]:
     """Winners of `summary.json`, with their baselines; those of a run's summary come again."""
     texts = _read_winners()
     for row in json.loads((RESULTS / "summary.json").read_text()):
-        if text := texts.get(row["winner"]["sha"]):
-            task = load_task(_find_task(row["task"]), precision=row["precision_class"], mode=row.get("mode"))
+        place = BENCHMARKS.parent / row["file"] if "file" in row else _find_task(row["task"])
+        text = texts.get(row["winner"]["sha"])
+        if text and place.is_file():
+            task = load_task(place, overrides=row.get("set"), precision=row["precision_class"], mode=row.get("mode"))
             yield MeasuredText(task, text, row["median_ms"], "winner", "summary.json", row["baselines_ms"])
 
 

@@ -64,7 +64,7 @@ def test_an_interrupted_run_says_where_its_rows_are(
 
 def lay_suite(root: Path, told: dict[str, Summary | None], gone: Path, **sizes: object) -> None:
     """A suite's folder as another machine left it: summaries name their samples below `gone`, and None is a task that was not run."""
-    tasks = tuple(PlannedTask(key=key, path="x.py", overrides=sizes if key == "sized" else {}) for key in told)
+    tasks = tuple(PlannedTask(key=key, path="x.py", overrides=sizes if key in ("sized", "named") else {}) for key in told)
     (root / "raw" / "1-1").mkdir(parents=True)
     (root / "suite.json").write_text(SuitePlan(tasks=tasks).model_dump_json())
     for key, one in told.items():
@@ -101,6 +101,7 @@ def test_a_suite_is_recorded_as_far_as_it_was_measured(
         "guess": summary(tmp_path / "4.json", 2.0, TimingKind.ESTIMATED).model_copy(update={"task": "guess"}),
         "lost": Summary(task="lost", policy="default", model="offline", stopped_because="no candidate works"),
         "sized": summary(tmp_path / "5.json", 2.0).model_copy(update={"task": "sized"}),
+        "named": summary(tmp_path / "6.json", 3.0),
         "open": None,
     }  # fmt: skip
     lay_suite(root, told, gone, seq_len=8)
@@ -110,14 +111,19 @@ def test_a_suite_is_recorded_as_far_as_it_was_measured(
     said = capsys.readouterr()
     faults = {line.split(": ")[1]: line for line in said.err.splitlines()}
     assert sorted(faults) == ["guess", "loose", "lost", "open", "sized"] and "gru has reached the same class, ieee" in faults["loose"]
-    assert "measurements only" in faults["guess"] and "no candidate works" in faults["lost"] and "not over (open)" in faults["open"]
+    assert "measurements only" in faults["guess"] and "give the entry a name" in faults["sized"]
+    assert "no candidate works" in faults["lost"] and "not over (open)" in faults["open"]
     assert "39_gru (tf32, train): 5.000x cuda_graph" in said.out
     rows = json.loads((results / "summary.json").read_text())
-    assert {(row["precision_class"], row["mode"], row["score"]) for row in rows} == {("ieee", "eval", 2.0), ("tf32", "train", 5.0)}
+    assert {(row["task"], row["precision_class"], row["mode"], row["score"]) for row in rows} == {
+        ("39_gru", "ieee", "eval", 2.0), ("39_gru", "tf32", "train", 5.0), ("named", "ieee", "eval", 3.0),
+    }  # fmt: skip
+    assert [(row["file"], row["set"], row["run"]) for row in rows if "set" in row] == [("x.py", {"seq_len": 8}, "runs/named.summary.json")]
     assert all((results / row["raw"]).read_text() == json.dumps({"samples": [row["score"]]}) for row in rows)
     assert {row["command"] for row in rows} == {"tritonsmith optimize notes.toml"}
     kept = {path.name: path.read_text() for path in (results / "runs").iterdir()}
-    assert sorted(kept) == sorted(f"{name}.{end}" for name in ("39_gru", "39_gru_tf32_train") for end in ("best.txt", "summary.json"))
+    ends = ("best.txt", "summary.json")
+    assert sorted(kept) == [f"{name}.{end}" for name in ("39_gru", "39_gru_tf32_train", "named") for end in ends]
     assert kept["39_gru.best.txt"] == "# gru\n" and not any("/gone" in text for text in kept.values())
     assert Summary.model_validate_json(kept["39_gru.summary.json"]).out == "gru"
 
