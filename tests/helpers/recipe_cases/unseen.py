@@ -258,4 +258,17 @@ UNSEEN = [
         init="self.h = torch.randn(4, 6); self.a = nn.Linear(11, 6); self.b = nn.Linear(6, 3)",
         arguments="x, h",
     ),
+    RegionCase(
+        "elements that a mask picks",
+        "y = x.clone(); y[y < 0] *= 0.1; y[y > 1] = torch.sqrt(y[y > 1]) - n; y[m] = y[m].exp() + 0.5; "
+        "t = x[m]; t.mul_(2); return t.sum() * 2, y, ((x - y) ** 2)[x > -1].mean(), x[m].sum() + 1, torch.masked_select(x, x > 0.5).mean()",
+        "torch.randn(6, 9), torch.randn(()), torch.tensor([1, 0, 1, 1, 0, 0]).bool()",
+        arguments="x, n, m",
+    ),
+    RegionCase(
+        "numbers that forward writes out",
+        "w = torch.tensor([[0.299, 0.587, 0.114], [0.5, -0.42, -0.08]]); return torch.tensordot(x, w, dims=([1], [1])), "
+        "torch.quantile(x.flatten(1), torch.tensor([0.1, 0.5]), dim=1) * 2",
+        "torch.rand(2, 3, 4, 5)",
+    ),
 ]

@@ -25,6 +25,7 @@ from tritonsmith.prompts.recipes.regions.reading.complexes import (
 )
 from tritonsmith.prompts.recipes.regions.reading.kinds import find_lowering
 from tritonsmith.prompts.recipes.regions.reading.library import call_library, put_by_call
+from tritonsmith.prompts.recipes.regions.reading.masked import Masked, list_masked, read_masked
 from tritonsmith.prompts.recipes.regions.reading.passes import EqualPasses
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     TRITON_TYPES,
@@ -135,11 +136,15 @@ class ForwardReader:
                 raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
         elif node.op == "output":
             self.forward.results = self._resolve(node.args[0])
+            if list_masked(self.forward.results):
+                raise NoPlan(("results whose number follows from a mask", None))
         elif is_write(node) and (held := refer(node)) is not None and self._shows_tensor(held):
             self._change(node, held)
         elif node.outputs:
             self.made[node.name] = self.passes.make_once(node, self._make)
             self.aliases.note(node)
+            if isinstance(self.made[node.name], Masked) and is_write(node):
+                self.made[str(refer(node))] = self.made[node.name]
         else:
             self.made[node.name] = self._compute(node)
 
@@ -177,6 +182,8 @@ class ForwardReader:
         keys = given if isinstance(given, list) else [given]
         if isinstance(self.made[held], ComplexPair):
             return self._set_complex(node, self.made[held], keys, value)
+        if isinstance(value, Masked):
+            return value.put_into(self.made[held], keys, node)
         try:
             return put(self.made[held], keys, value)
         except NotCovered:
@@ -231,7 +238,8 @@ class ForwardReader:
         if any(spec.dtype not in (*TRITON_TYPES, COMPLEX) for spec in node.outputs):
             raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))
         if not concerns_complex(call):
-            return self._make_value(call)
+            masked = read_masked(call, _name)
+            return masked if masked is not None else self._make_value(call)
         try:
             return lower_complex(call, self._make_value)
         except (NotCovered, *_MISREAD):
