@@ -55,7 +55,8 @@ class _Widen(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})
-        if func.is_view or func._schema.is_mutable:
+        fresh = func is torch.ops.aten.lift_fresh.default  # `torch.tensor(...)`: a view to PyTorch, but of a tensor that nobody else has
+        if (func.is_view and not fresh) or func._schema.is_mutable:
             return func(*args, **kwargs)
         args, kwargs = tree_map(self._widen, (args, kwargs))
         return tree_map(self._widen, func(*args, **kwargs))

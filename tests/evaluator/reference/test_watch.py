@@ -150,7 +150,8 @@ class _Casts(nn.Module):
         with torch.autocast("cpu", dtype=torch.bfloat16):
             y = self.linear(x.to(torch.bfloat16)) @ torch.eye(32, dtype=torch.float32)
         scores = F.scaled_dot_product_attention(y[None].half(), y[None].half(), y[None].half())
-        return (torch.softmax(scores.float(), -1, dtype=torch.float32) + torch.zeros(32)).half()
+        zeros = torch.tensordot(torch.zeros(32, 32), torch.tensor([0.0] * 32), dims=1)  # both of one type, or PyTorch refuses
+        return (torch.softmax(scores.float(), -1, dtype=torch.float32) + torch.zeros(32) + zeros).half()
 
 
 def test_a_forward_that_casts_stays_in_float64() -> None:
