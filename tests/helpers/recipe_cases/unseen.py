@@ -261,7 +261,8 @@ UNSEEN = [
     RegionCase(
         "elements that a mask picks",
         "y = x.clone(); y[y < 0] *= 0.1; y[y > 1] = torch.sqrt(y[y > 1]) - n; y[m] = y[m].exp() + 0.5; "
-        "t = x[m]; t.mul_(2); return t.sum() * 2, y, ((x - y) ** 2)[x > -1].mean(), x[m].sum() + 1, torch.masked_select(x, x > 0.5).mean()",
+        "t = x[m]; t.mul_(2); return t.sum() * 2, x[m].mean(0), x[m].sum(dim=0) + n, y, ((x - y) ** 2)[x > -1].mean(), x[m].sum() + 1, "
+        "torch.masked_select(x, x > 0.5).mean()",
         "torch.randn(6, 9), torch.randn(()), torch.tensor([1, 0, 1, 1, 0, 0]).bool()",
         arguments="x, n, m",
     ),

@@ -18,6 +18,8 @@ from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Formula, 
 from tritonsmith.prompts.recipes.writes import SAME, is_write, name_call, refer
 
 _ELEMENTWISE = {*pointwise.TABLE.values(), *functions.TABLE.values(), pointwise.KNOWN}
+_JOINED: tuple[tuple[tuple[Any, ...], dict[str, Any]], ...] = (((), {}), ((0,), {}), ((), {"dim": 0}))
+"""What a sum or mean of picked elements may be told: nothing, or the axis of the picked."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +64,8 @@ def read_masked(call: NodeCall, name: Callable[[Any, str], None]) -> Masked | Te
     others = [one for one in (*args, *call.kwargs.values()) if isinstance(one, Tensor) and one.shape]
     lower = find_lowering(node)
     try:
-        if name_call(node) in ("sum", "mean") and len(args) == 1 and not call.kwargs and call.dtype in FLOATS:
-            return _join(found[0], name_call(node), call.dtype)
+        if name_call(node) in ("sum", "mean") and call.dtype in FLOATS and (args[1:], call.kwargs) in _JOINED:
+            return _join(found[0], name_call(node), call.dtype, whole=(args[1:], call.kwargs) == _JOINED[0])
         if (
             lower is not None
             and lower in _ELEMENTWISE
@@ -89,13 +91,15 @@ def _is_shown(call: NodeCall) -> bool:
     return is_write(call.node) and any(name_call(node) in SAME for node in family)
 
 
-def _join(masked: Masked, name: str, dtype: str) -> Tensor:
-    """The sum or the mean of the picked elements."""
-    wide, every = widen(dtype), tuple(range(len(masked.value.shape)))
-    total = reduce(select_where(masked.mask, masked.value, 0.0, wide, masked.value.shape), every, "sum", wide)
+def _join(masked: Masked, name: str, dtype: str, whole: bool) -> Tensor:
+    """The sum or the mean of the picked elements, or of each place behind the mask's axes."""
+    wide, shape, inner = widen(dtype), masked.value.shape, len(masked.key.shape)
+    axes = tuple(range(len(shape) if whole else inner))
+    total = reduce(select_where(masked.mask, masked.value, 0.0, wide, shape), axes, "sum", wide)
     if name == "sum":
         return formula("{0}", total, like=wide, result=dtype)
-    count = cast(reduce(cast(masked.mask, "int64"), every, "sum", "int64"), wide)
+    mask = masked.mask if whole else masked.key
+    count = cast(reduce(cast(mask, "int64"), tuple(range(len(mask.shape))), "sum", "int64"), wide)
     return formula("{0} / {1}", total, count, like=wide, result=dtype)
 
 
