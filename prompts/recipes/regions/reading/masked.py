@@ -52,8 +52,14 @@ def list_masked(given: Any) -> list[Masked]:
     return [given] if isinstance(given, Masked) else []
 
 
-def read_masked(call: NodeCall, name: Callable[[Any, str], None]) -> Masked | Tensor | None:
-    """What a call gives that picks by a mask or works on what one picked; None for any other call. Raises NoPlan."""
+def read_masked(call: NodeCall, made: dict[str, Any], name: Callable[[Any, str], None]) -> Masked | Tensor | None:
+    """What a call gives that picks by a mask or works on what one picked; None for any other call. Raises NoPlan.
+
+    Args:
+        call: the call.
+        made: by node what it gives; a write in place changes it.
+        name: names a value.
+    """
     node, args = call.node, call.args
     if name_call(node) in ("getitem", "masked_select") and len(args) == 2 and isinstance(args[0], Tensor) and _is_mask(args[0], args[1]):
         return Masked(args[0], args[1])
@@ -75,10 +81,12 @@ def read_masked(call: NodeCall, name: Callable[[Any, str], None]) -> Masked | Te
         ):
             outputs = (TensorSpec(shape=shape, dtype=call.dtype),)
             plain = tuple(one.value if isinstance(one, Masked) else one for one in args)
-            made = lower(replace(call, node=node.model_copy(update={"outputs": outputs}), args=plain))
-            if isinstance(made, Tensor) and (made.shape, made.dtype) == (shape, call.dtype):
-                name(made, call.name)
-                return Masked(made, key)
+            value = lower(replace(call, node=node.model_copy(update={"outputs": outputs}), args=plain))
+            if isinstance(value, Tensor) and (value.shape, value.dtype) == (shape, call.dtype):
+                name(value, call.name)
+                changed = Masked(value, key)
+                made |= {str(refer(node)): changed} if is_write(node) else {}
+                return changed
     except NotCovered:
         pass
     raise NoPlan((f"{name_node(node)} of elements that a mask picks", node))

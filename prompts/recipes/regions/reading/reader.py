@@ -90,7 +90,10 @@ def read_forward(facts: TaskFacts, training: bool, called: Collection[str] | Non
         called: nodes that shall be PyTorch calls; None for all products.
         parts: whether products of fp32 values are those of their fp16 parts.
     """
-    return ForwardReader(facts, training, called, parts).read()
+    forward = ForwardReader(facts, training, called, parts).read()
+    if list_masked(forward.results):
+        raise NoPlan(("results whose number follows from a mask", None))
+    return forward
 
 
 class ForwardReader:
@@ -136,15 +139,11 @@ class ForwardReader:
                 raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
         elif node.op == "output":
             self.forward.results = self._resolve(node.args[0])
-            if list_masked(self.forward.results):
-                raise NoPlan(("results whose number follows from a mask", None))
         elif is_write(node) and (held := refer(node)) is not None and self._shows_tensor(held):
             self._change(node, held)
         elif node.outputs:
             self.made[node.name] = self.passes.make_once(node, self._make)
             self.aliases.note(node)
-            if isinstance(self.made[node.name], Masked) and is_write(node):
-                self.made[str(refer(node))] = self.made[node.name]
         else:
             self.made[node.name] = self._compute(node)
 
@@ -238,7 +237,7 @@ class ForwardReader:
         if any(spec.dtype not in (*TRITON_TYPES, COMPLEX) for spec in node.outputs):
             raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))
         if not concerns_complex(call):
-            masked = read_masked(call, _name)
+            masked = read_masked(call, self.made, _name)
             return masked if masked is not None else self._make_value(call)
         try:
             return lower_complex(call, self._make_value)
