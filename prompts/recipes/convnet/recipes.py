@@ -63,12 +63,7 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
 def _is_bound_by_launches(plan: NetworkPlan, hardware: Hardware, scheme: str) -> bool:
     """Whether a CUDA graph, which a few launches replay, is worth the copies of the image and of the result around it."""
     products_s = _PRODUCTS.get(scheme, 1) * plan.flops / (hardware.fp16 * _REACHED)
-    return can_replay(plan) and len(plan.steps) * middle(TRITON_CALL) > _FEW_LAUNCHES * products_s
-
-
-def can_replay(plan: NetworkPlan) -> bool:
-    """Whether the launches may become a CUDA graph: a call leaves nothing behind in the module."""
-    return not plan.training
+    return len(plan.steps) * middle(TRITON_CALL) > _FEW_LAUNCHES * products_s
 
 
 def _library_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
@@ -82,10 +77,10 @@ def _library_defaults(plan: KernelPlan, hardware: Hardware, precision: Precision
 
 
 def fit_card(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
-    """Operand tiles of all stages within shared memory, sums within registers; `carried` and `replayed` only where that means something."""
+    """Operand tiles of all stages within shared memory, sums within registers; `carried` only where that means something."""
     scheme = str(settings["scheme"])
     assert isinstance(plan, NetworkPlan)
-    if (settings["carried"] and scheme != "fp16x3") or (settings["replayed"] and not can_replay(plan)):
+    if settings["carried"] and scheme != "fp16x3":
         return False
     m, n, k = (int(settings[key]) for key in ("block_m", "block_n", "block_k"))
     shared = _OPERAND_BYTES.get(scheme, 4) * (m + n) * k * int(settings["num_stages"])

@@ -145,7 +145,7 @@ def test_products_are_as_exact_as_the_task_asks() -> None:
 
 
 def test_settings_of_attention_change_its_text_only() -> None:
-    plan = plan_of("return F.scaled_dot_product_attention(q, k, v)", heads(64), arguments="q, k, v")
+    plan = plan_of("return F.scaled_dot_product_attention(q, k, v)", heads(128), arguments="q, k, v")
     plain = write(plan)
     named = {name: values for stage in RECIPE.tunables for name, values in RECIPE.list_tunables(plan, stage).items()}
     for name in ("query_rows", "key_rows", "attention_warps", "attention_stages", "attention_products"):

@@ -35,8 +35,8 @@ def describe(case: RegionCase) -> tuple[Task, TaskFacts]:
     return task.model_copy(update={"precision": facts.precision}), facts
 
 
-def plan_of(forward: str, inputs: str) -> RegionPlan:
-    return read_regions(*describe(RegionCase("one", forward, inputs)))
+def plan_of(forward: str, inputs: str, arguments: str = "x") -> RegionPlan:
+    return read_regions(*describe(RegionCase("one", forward, inputs, arguments=arguments)))
 
 
 @pytest.mark.parametrize("case", [pytest.param(case, marks=LONG.get(case.name, ())) for case in CASES], ids=lambda case: case.name)
@@ -56,8 +56,12 @@ def test_held_rows_are_right(evaluator: LocalEvaluator, case: RegionCase, monkey
 @pytest.mark.parametrize(("forward", "inputs"), [
     ("return x.softmax(-1)", "torch.empty(64, 4096, device='meta')"),
     ("return x.sum(-1)", "torch.empty(512, 262144, device='meta')"),
-    ("return F.layer_norm(x, (262144,), x[0])", "torch.empty(512, 262144, device='meta')"),
 ])  # fmt: skip
 def test_rows_are_not_shared_where_that_saves_nothing(forward: str, inputs: str) -> None:
     plan = plan_of(forward, inputs.replace(", device='meta'", ""))
+    assert RECIPE.defaults(plan, CARDS["h200"], plan.precision) is None
+
+
+def test_rows_with_weights_are_not_shared_unasked() -> None:
+    plan = plan_of("return F.layer_norm(x, (262144,), w)", "torch.empty(512, 262144), torch.empty(262144)", "x, w")
     assert RECIPE.defaults(plan, CARDS["h200"], plan.precision) is None
