@@ -125,7 +125,11 @@ def run_suite(part: str, folder: Path, suite: Path, target: str, seconds: float)
 
 
 def _read_last(folder: Path) -> str:
-    """The last line that a suite wrote."""
+    """Why the first task of a suite failed, else the last line that the suite wrote."""
+    results = folder / "run" / "results.json"
+    rows = json.loads(results.read_text(encoding="utf-8"))["rows"] if results.is_file() else []
+    if reasons := [row["reason"] for row in rows if row["state"] == "failed"]:
+        return str(reasons[0])
     lines = (folder / "log").read_text(encoding="utf-8").strip().splitlines()
     return lines[-1] if lines else "none"
 

@@ -39,7 +39,7 @@ from tritonsmith.prompts.recipes.space import TuningSpace, space_of
 _PERSISTENT = "recurrent_wavefront"
 """The recipe that writes the persistent kernel."""
 _AUTOTUNE_SECONDS = 3600.0
-"""The longest that one autotuner may take."""
+"""The longest that one autotuner may take, if nothing else is asked for."""
 
 
 @dataclass
@@ -86,11 +86,14 @@ class TuningStudy:
         size: of the tasks.
         configurations: that each stage may try.
         autotuned: whether triton.autotune is measured too.
+        seconds: the longest that one autotuner may take.
     """
 
-    def __init__(self, evaluator: LocalEvaluator, out: Path, size: str, configurations: int, *, autotuned: bool) -> None:
+    def __init__(
+        self, evaluator: LocalEvaluator, out: Path, size: str, configurations: int, *, autotuned: bool, seconds: float = _AUTOTUNE_SECONDS
+    ) -> None:
         self._evaluator, self._out, self._size, self._configurations = evaluator, out, size, configurations
-        self._autotuned = autotuned
+        self._autotuned, self._seconds = autotuned, seconds
 
     def run(self, case: TuningCase) -> list[ArmRow]:
         """All arms of one case. Raises TritonsmithError."""
@@ -166,7 +169,11 @@ class TuningStudy:
             candidate.write_text(write_autotuned(text, space.parameters), encoding="utf-8")
             command = [sys.executable, "-m", "tritonsmith.benchmarks.tuning.autotune", str(asked), str(candidate)]
             environment = {**os.environ, "TRITON_CACHE_DIR": str(Path(folder) / "cache")}
-            done = subprocess.run(command, capture_output=True, text=True, timeout=_AUTOTUNE_SECONDS, env=environment, check=False)
+            try:
+                done = subprocess.run(command, capture_output=True, text=True, timeout=self._seconds, env=environment, check=False)
+            except subprocess.TimeoutExpired:
+                note = f"triton.autotune has not ended after {self._seconds:g} s; --autotune-seconds gives it more"
+                return self._write_row(ArmRow(case.name, "autotune", "not finished", size=size, seconds=self._seconds, note=note))
         if done.returncode:
             return self._write_row(ArmRow(case.name, "autotune", "failed", size=size, note=done.stderr.strip().splitlines()[-1][:300]))
         found = json.loads(done.stdout.splitlines()[-1])
@@ -231,6 +238,7 @@ def main(words: Sequence[str] | None = None) -> int:
     parser.add_argument("--out", required=True, type=Path, help="a new or empty folder for rows, verdicts and searches")
     parser.add_argument("--cases", default=",".join(case.name for case in CASES), help="names, with commas")
     parser.add_argument("--configurations", type=int, default=32, help="configurations that each stage may try")
+    parser.add_argument("--autotune-seconds", type=float, default=_AUTOTUNE_SECONDS, help="the longest that one triton.autotune may take")
     parser.add_argument("--size", choices=("full", "small"), default="full")
     parser.add_argument("--target", default="auto", help="auto: the card of this machine; a named one that is not here gives estimates")
     asked = parser.parse_args(words)
@@ -256,7 +264,8 @@ def _measure(asked: argparse.Namespace, words: Sequence[str] | None) -> int:
         asked.out.mkdir(parents=True, exist_ok=True)
         head = begin_record("tuning", words) | {"card": evaluator.hardware.name, "measured": evaluator.hardware.present}
         (asked.out / "about.json").write_text(json.dumps(head, indent=1) + "\n", encoding="utf-8")
-        study = TuningStudy(evaluator, asked.out, asked.size, asked.configurations, autotuned=evaluator.hardware.present)
+        present, seconds = evaluator.hardware.present, asked.autotune_seconds
+        study = TuningStudy(evaluator, asked.out, asked.size, asked.configurations, autotuned=present, seconds=seconds)
         rows = [row for name in names for row in study.run(known[name])]
     for line in compare_arms(rows):
         print_line(line if evaluator.hardware.present else f"{line} (ESTIMATE)")

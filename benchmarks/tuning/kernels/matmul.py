@@ -6,12 +6,12 @@ import triton.language as tl
 from torch import nn
 
 PRECISION = "ieee"
-# tunable: GROUP = 1, 4, 8, 16 [grid]
-# tunable: BLOCK_M = 32, 64, 128 [block]
-# tunable: BLOCK_N = 32, 64, 128, 256 [block]
-# tunable: BLOCK_K = 16, 32, 64 [block]
+# tunable: GROUP = 1, 8 [grid]
+# tunable: BLOCK_M = 64, 128 [block]
+# tunable: BLOCK_N = 64, 128, 256 [block]
+# tunable: BLOCK_K = 32, 64 [block]
 # tunable: num_warps = 4, 8 [memory]
-# tunable: num_stages = 2, 3, 4 [memory]
+# tunable: num_stages = 3, 4 [memory]
 TUNED = {"GROUP": 1, "BLOCK_M": 64, "BLOCK_N": 64, "BLOCK_K": 32, "num_warps": 4, "num_stages": 3}
 
 
