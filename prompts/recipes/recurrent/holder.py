@@ -12,7 +12,9 @@ _WRITTEN = ("input_size", "hidden_size", "num_layers", "nonlinearity", "bias", "
 """Arguments that a call with sizes as constants gives."""
 
 
-def call_holder(source: str, facts: TaskFacts, node: OpNode, *, layout: bool, kept: bool) -> tuple[str, str, dict[str, str]]:
+def call_holder(
+    source: str, facts: TaskFacts, node: OpNode, *, layout: bool, kept: bool, dtype: str = "float32"
+) -> tuple[str, str, dict[str, str]]:
     """The call that makes the holder of the weights, the parameters of `__init__`, and the arguments that it is made for.
 
     Call and parameters as the task writes them where that is self-contained, else with sizes as constants.
@@ -23,7 +25,9 @@ def call_holder(source: str, facts: TaskFacts, node: OpNode, *, layout: bool, ke
         node: the recurrent module.
         layout: whether forward's code depends on `batch_first`.
         kept: whether it depends on arguments that `__init__` keeps as attributes.
+        dtype: of the weights.
     """
+    typed = "" if dtype == "float32" else f", dtype=torch.{dtype}"
     init = read_constructor(source)
     call = _find_call(init, node.target) if init else None
     if init is None or call is None:
@@ -32,7 +36,7 @@ def call_holder(source: str, facts: TaskFacts, node: OpNode, *, layout: bool, ke
         }
         sizes = ", ".join(f"{key}={value!r}" for key, value in given.items())
         signature, fixed = made_for(source, facts.init_inputs)
-        return f"{node.module_type}Weights({sizes})", signature, fixed
+        return f"{node.module_type}Weights({sizes}{typed})", signature, fixed
     inner = ", ".join([ast.unparse(a) for a in call.args] + [f"{k.arg}={ast.unparse(k.value)}" for k in call.keywords])
     elsewhere = _names_beside(init, () if kept else _list_kept(init), call)
     if layout:
@@ -41,7 +45,7 @@ def call_holder(source: str, facts: TaskFacts, node: OpNode, *, layout: bool, ke
         elsewhere |= {name for place in places for name in _names(place)}
     bound = bind(init, facts.init_inputs) if facts.init_inputs is not None else {}
     fixed = {name: value for name, value in bound.items() if name in elsewhere}
-    return f"{node.module_type}Weights({inner})", write_signature(init), fixed
+    return f"{node.module_type}Weights({inner}{typed})", write_signature(init), fixed
 
 
 def _find_call(init: ast.FunctionDef, target: str) -> ast.Call | None:

@@ -18,6 +18,8 @@ GATES = {"GRU": ("reset", "update", "new"), "LSTM": ("enter", "forget", "new", "
 _ZEROS = ("zeros", "zeros_like", "new_zeros")
 _DRAWN = ("torch.randn", "torch.rand")
 """Functions that draw initial states."""
+_DTYPES = ("float32", "float16", "bfloat16")
+"""Of weights and inputs; both have the same."""
 _ASKED = ("device", "shape")
 """What initial states are made by, of forward's arguments."""
 _RESULTS = {"GRU": ("sequence", "last"), "LSTM": ("sequence", ("last", "cell")), "RNN": ("sequence", "last")}
@@ -34,6 +36,8 @@ class RecurrentPlan(KernelPlan):
     directions: int = 1
     holder: str
     """The member of the module that holds the weights."""
+    dtype: str = "float32"
+    """Of weights, inputs and results; 16-bit ones are computed with in fp32 states and fp16 products."""
     x: str
     h0: str
     h0_dtype: str = "float32"
@@ -89,6 +93,17 @@ class RecurrentPlan(KernelPlan):
     def wide(self) -> bool:
         """Whether states may be of any size, so that fp16 parts cannot hold them."""
         return self.kind == "RNN" and self.activation == "relu"
+
+    @property
+    def half(self) -> bool:
+        """Whether weights and results have 16 bits."""
+        return self.dtype != "float32"
+
+    @property
+    def returned(self) -> tuple[str, ...]:
+        """Names of what `run` returns and forward reads."""
+        asked = {"sequence": self.needs_sequence, "last": self.needs_last, "cell": self.needs_cell}
+        return tuple(name for name, needed in asked.items() if needed)
 
     @property
     def part_type(self) -> str:
@@ -192,7 +207,8 @@ class _Reader:
                 raise NoPlan((f"{what} in what forward returns", result))
         first = bool(attributes.get("batch_first", False))
         steps, batch = (spec.shape[1], spec.shape[0]) if first else (spec.shape[0], spec.shape[1])
-        make, signature, fixed = call_holder(self.task.source, self.facts, node, layout=self.picks_step, kept=self.indexes)
+        places = {"layout": self.picks_step, "kept": self.indexes}
+        make, signature, fixed = call_holder(self.task.source, self.facts, node, dtype=spec.dtype, **places)
         h0, c0 = self._initial_states()
         return RecurrentPlan(
             signature=signature,
@@ -203,6 +219,7 @@ class _Reader:
             activation=str(attributes.get("nonlinearity", "tanh")),
             directions=self.directions,
             holder=attribute(node.target),
+            dtype=spec.dtype,
             x=self._text(node.args[0], node),
             h0=h0,
             h0_dtype=self.dtypes.get(h0, "float32"),
@@ -297,7 +314,8 @@ class _Reader:
         bias = bool(node.attributes.get("bias", f"{node.target}.bias" in self.facts.parameters))
         self.linears.append(node.target)
         self.members.extend(parent_lines(node.target))
-        self.members.append(assign(node.target, f"Dense({inputs}, {outputs}, {bias})"))
+        dtype = _input_spec(self.facts, self.node).dtype  # PyTorch takes no other for the weights
+        self.members.append(assign(node.target, f"Dense({inputs}, {outputs}, {bias}{'' if dtype == 'float32' else f', torch.{dtype}'})"))
         self.values[node.name] = f"{attribute(node.target)}.apply_to({value})"
 
     def _getitem(self, node: OpNode) -> None:
@@ -340,8 +358,9 @@ def _input_spec(facts: TaskFacts, node: OpNode) -> TensorSpec:
     spec = facts.inputs[0] if facts.inputs else None
     if spec is None or len(spec.shape) != 3:
         raise NoPlan((f"{name_node(node)} without a batch", node))
-    if spec.dtype != "float32":
-        raise NoPlan((f"{name_node(node)} on {spec.dtype}", node))
+    others = {one.dtype for name, one in facts.parameters.items() if name.startswith(f"{node.target}.")} - {spec.dtype}
+    if others or spec.dtype not in _DTYPES:
+        raise NoPlan((f"{name_node(node)}{''.join(f' of {one}' for one in others)} on {spec.dtype}", node))
     return spec
 
 

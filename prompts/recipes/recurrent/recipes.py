@@ -74,9 +74,9 @@ PERSISTENT_BATCH = Recipe(
 
 RECURRENT = RecipeFamily(
     name="recurrent",
-    writes="one `nn.GRU`, `nn.LSTM` or `nn.RNN` (tanh or ReLU) of any number of layers, in one direction or two, with or without biases. "
-    "Initial states are given or zero. Forward returns all states, a slice of them, or the last states and cells, as they are or through "
-    "`nn.Linear`",
+    writes="one `nn.GRU`, `nn.LSTM` or `nn.RNN` (tanh or ReLU; float32, float16, bfloat16) of any number of layers, in one direction or "
+    "two, with or without biases. Initial states are given or zero. Forward returns all states, a slice of them, or the last states and "
+    "cells, as they are or through `nn.Linear`",
     read=read_recurrent,
     recipes=(PER_STEP, PERSISTENT_BATCH, LAYERS, WAVEFRONT),
     example=EXAMPLE,

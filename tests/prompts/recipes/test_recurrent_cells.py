@@ -57,6 +57,15 @@ def start(kind: str, options: str = "", result: str = "states", layers: int = 2)
     return write(kind, f", batch_first=True{options}", result, inputs, f"20, 33, {layers}", arguments, given)
 
 
+def make_half(kind: str, dtype: str, options: str = "") -> str:
+    """The same with weights and inputs of a type."""
+    text = start(kind, options, "self.fc(states[:, -1]), last[1]" if kind == "LSTM" else "self.fc(states[:, -1]), last")
+    head, inputs = text.split("def get_inputs():")
+    return head.replace("    def forward", f"        self.to(torch.{dtype})\n\n    def forward") + "def get_inputs():" + inputs.replace(
+        "return [", "return [one.to(torch.DTYPE) for one in (".replace("DTYPE", dtype), 1
+    ).replace("]\n", ",)]\n", 1)
+
+
 TWO, BARE, RELU = ", bidirectional=True", ", bias=False", ", nonlinearity='relu'"
 CASES = {
     "LSTM": write("LSTM", result="states, last[0], last[1]"),
@@ -73,8 +82,15 @@ CASES = {
     "RNN, two directions": write("RNN", TWO, "last[-2], states[..., :4]", sizes="20, 33, 3"),
     "RNN relu, two directions": write("RNN", TWO + RELU + BARE, "states[-1]"),
 }
+HALVES = {
+    "GRU, bf16": make_half("GRU", "bfloat16"),
+    "LSTM, fp16, given states": make_half("LSTM", "float16"),
+    "RNN relu, bf16": make_half("RNN", "bfloat16", RELU),
+    "LSTM, bf16, two directions": make_half("LSTM", "bfloat16", TWO),
+}
+"""Weights, inputs and results of 16 bits."""
 PER_STEP, ROWWISE, LAYERS, WAVEFRONT = ("recurrent_per_step", "recurrent_persistent_batch", "recurrent_layers", "recurrent_wavefront")
-FAST = {("GRU, two directions, one step", LAYERS)}
+FAST = {("GRU, two directions, one step", LAYERS), ("GRU, bf16", WAVEFRONT)}
 """What `make test` judges; the others wait for `make test-all`."""
 TRIALS = [
     (name, recipe, PrecisionClass.IEEE)
@@ -84,11 +100,15 @@ TRIALS = [
     (name, LAYERS if "two" in name else WAVEFRONT, precision)
     for name in ("LSTM, given states", "RNN relu", "GRU, two directions", "RNN relu, two directions")
     for precision in (PrecisionClass.TF32, PrecisionClass.HALF)
+] + [
+    (name, recipe, PrecisionClass.HALF)
+    for name in HALVES
+    for recipe in (PER_STEP, ROWWISE, LAYERS if "two" in name else WAVEFRONT)
 ]  # fmt: skip
 
 
 def read(name: str, precision: PrecisionClass = PrecisionClass.IEEE, hardware: Hardware = H200) -> tuple[Task, Match]:
-    task = Task(name="a_task", path="a_task.py", source=CASES[name], precision=precision)
+    task = Task(name="a_task", path="a_task.py", source=(CASES | HALVES)[name], precision=precision)
     found = match(task, probe(task)[0], hardware)
     assert found is not None and isinstance(found.plan, RecurrentPlan)
     return task, found
@@ -101,7 +121,7 @@ def render(task: Task, found: Match, name: str) -> str:
 
 
 def _trial(name: str, recipe: str, precision: PrecisionClass) -> Any:
-    marks = () if (name, recipe) in FAST and precision is PrecisionClass.IEEE else pytest.mark.slow
+    marks = () if (name, recipe) in FAST and (precision is PrecisionClass.IEEE or name in HALVES) else pytest.mark.slow
     return pytest.param(name, recipe, precision, id=f"{name}: {recipe}, {precision.value}", marks=marks)
 
 
