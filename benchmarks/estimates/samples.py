@@ -96,7 +96,8 @@ def _list_run_samples(descriptions: TaskDescriptions) -> Iterator[MeasuredText]:
 def _find_task(name: str) -> Path:
     """The file of a task that comes along, in whichever folder it lies."""
     tasks = BENCHMARKS / "tasks"
-    return next(iter(sorted(tasks.rglob(f"{name}.py"))), tasks / f"{name}.py")
+    found = [path for folder in (tasks, BENCHMARKS / "tuning" / "tasks") for path in sorted(folder.rglob(f"{name}.py"))]
+    return found[0] if found else tasks / f"{name}.py"
 
 
 def _read_winners() -> dict[str, str]:

@@ -182,7 +182,8 @@ def _describe(name: str, launches: Sequence[Mapping[str, float]]) -> KernelCount
     total = sum(stalls.values())
     shares = {reason: 100.0 * value / total for reason, value in stalls.items()} if total else {}
     top = sorted(shares.items(), key=lambda item: -item[1])[:_TOP]
-    figures = {key: mean(metric) for key, metric in _METRICS.items()}
+    read = {key: mean(metric) for key, metric in _METRICS.items()}
+    figures = {key: value if value is None else min(100.0, value) for key, value in read.items()}  # hits are counted in passes of their own
     grids = [int(launch[_GRID]) for launch in launches if _GRID in launch]
     described = KernelCounters(
         name=name.partition("(")[0], launches=len(launches), grid=max(grids, default=None),

@@ -55,6 +55,11 @@ _CONSTANT = "_tensor_constant"
 """How a tensor is called that neither a call nor the model holds."""
 _CHANGE = {"__setitem__", "__set__"}
 """Calls that return nothing and change their first argument."""
+_TRANSFORMED = (
+    "runs under torch.vmap or another transform of torch.func, which hides the calls on whole tensors; write the axis that it maps over "
+    "as an axis of the tensors"
+)
+"""What a refusal says of a line."""
 
 
 @dataclass(frozen=True)
@@ -71,6 +76,8 @@ class ExecutedForward:
     """Lines of the task that ask a tensor for its sizes."""
     value_lines: tuple[int, ...]
     """Lines of the task that turn a tensor into Python values, constants of the code aside."""
+    refusal: str = ""
+    """Why there are no nodes; empty where there are."""
 
 
 def execute_forward(model: nn.Module, inputs: list[Any], file: str, deadline: float = math.inf) -> ExecutedForward:
@@ -88,8 +95,12 @@ def execute_forward(model: nn.Module, inputs: list[Any], file: str, deadline: fl
         with recorder.watch_modules(), recorder:
             output = model(*inputs)
         recorder.take_output(output)
-    lines = (tuple(sorted(found - {0})) for found in (recorder.size_lines, recorder.value_lines))
-    return ExecutedForward(tuple(recorder.ops), costs.costs, costs.serial_steps, costs.shortest_chain, output, *lines)
+    sizes, values = (tuple(sorted(found - {0})) for found in (recorder.size_lines, recorder.value_lines))
+    ops, refusal = tuple(recorder.ops), ""
+    if recorder.transformed is not None:
+        place = f"line {recorder.transformed} " if recorder.transformed else "it "
+        ops, refusal = (), f"{place}{_TRANSFORMED}"
+    return ExecutedForward(ops, costs.costs, costs.serial_steps, costs.shortest_chain, output, sizes, values, refusal)
 
 
 class _CallRecorder(TorchFunctionMode):
@@ -100,6 +111,8 @@ class _CallRecorder(TorchFunctionMode):
         self.ops: list[OpNode] = []
         self.size_lines: set[int] = set()
         self.value_lines: set[int] = set()
+        self.transformed: int | None = None
+        """The first line that works on the tensors of torch.vmap and its kin, which show neither their whole shapes nor values."""
         self._model, self._costs, self._file = model, costs, file
         self._values = _Values(model, self._add)
         self._modules: list[str] = []
@@ -151,6 +164,10 @@ class _CallRecorder(TorchFunctionMode):
 
     def _record(self, call: Call, run: Callable[[], Any], name: str, fields: Mapping[str, Any] | None = None) -> Any:
         """Run a call and add its node, unless it neither costs anything nor makes or changes a tensor."""
+        if any(map(torch._C._functorch.is_functorch_wrapped_tensor, list_tensors((call[2], dict(call[3]))))):
+            if self.transformed is None:
+                self.transformed = find_line(self._file)
+            return run()
         costs, reads = len(self._costs.costs), self._costs.value_reads
         self._costs.claimed += 1
         try:

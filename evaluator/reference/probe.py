@@ -102,7 +102,7 @@ def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadlin
         "ops": (*ops[: _MOST_NODES - 1], ops[-1]) if left_out else ops,
         "ops_left_out": left_out,
         "traced_by": way,
-        "trace_error": error,
+        "trace_error": run.refusal or error,
         "size_lines": run.size_lines if way is TraceWay.RUN else (),
         "value_lines": run.value_lines if way is TraceWay.RUN else (),
         "flops": sum(cost.flops for cost in run.costs),

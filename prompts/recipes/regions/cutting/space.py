@@ -17,7 +17,7 @@ from tritonsmith.prompts.recipes.regions.values.indices import (
     unravel,
     variable,
 )
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, MatrixProduct, Scan, Tensor, list_reads
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, MatrixProduct, Scan, Tensor, recall_reads
 
 ROW, PLACE, OFFSET = "row", "k", "offset"
 """Variables of kernels: the row, the place in a row, the place in a tensor."""
@@ -131,7 +131,7 @@ class Walk:
                 self._meet(one, place)
             else:
                 self.formulas[id(one)] = one
-                todo += [(read.value, read.at) for read in reversed(list_reads(one, place))]
+                todo += [(read.value, read.at) for read in reversed(recall_reads(one, place))]
 
     def _meet(self, value: AnchorResult, at: Coordinates) -> None:
         anchor = value.anchor
@@ -164,7 +164,7 @@ def find_crowded(value: Tensor, stops: Callable[[Tensor], bool]) -> Tensor | Non
         if total > max(_MOST_ELEMENTS, _MOST_TIMES * len(seen)):
             most = max((len(seen[key]) for key in formulas), default=0)
             return next((one for key, one in formulas.items() if one is not value and 2 * len(seen[key]) >= most), None)
-        for read in list_reads(one, place):
+        for read in recall_reads(one, place):
             if (joined := join_guards(guards, read.guards)) is not None:
                 todo.append((read.value, read.at, joined))
     return None

@@ -43,6 +43,13 @@ class Digit:
     remainder: bool
 
     @cached_property
+    def _hash(self) -> int:
+        return hash((self.of, self.by, self.remainder))
+
+    def __hash__(self) -> int:
+        return self._hash  # indices are nested, and asked for in tables all the time
+
+    @cached_property
     def text(self) -> str:
         """As the kernel writes it."""
         inner = self.of.text
@@ -86,6 +93,13 @@ class Index:
 
     terms: tuple[tuple[Atom, int], ...] = ()
     constant: int = 0
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash((self.terms, self.constant))
+
+    def __hash__(self) -> int:
+        return self._hash
 
     @cached_property
     def text(self) -> str:

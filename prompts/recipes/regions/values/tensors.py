@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape, count, loaded
 
@@ -39,6 +39,8 @@ class Tensor:
     """What a kernel calls it."""
     filling: Filling | None = None
     """Where forward writes to its places one by one: what lies there."""
+    known: dict[Coordinates, list[Read]] = field(default_factory=dict, repr=False)
+    """By element: what it reads, as far as it was asked for."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -302,6 +304,16 @@ def list_reads(value: Tensor, at: Coordinates) -> list[Read]:
         unknown = [loaded(f"{value.name}_{number}", size) for number, size in enumerate(value.limits)]
         return [*places, Read(value.table, value.move(at, unknown))]
     return []
+
+
+def recall_reads(value: Tensor, at: Coordinates) -> list[Read]:
+    """As `list_reads`, for values that no longer change: it remembers what an element reads."""
+    if isinstance(value, Lookup):  # goes by its name, which a writer may change
+        return list_reads(value, at)
+    found = value.known.get(at)
+    if found is None:
+        found = value.known[at] = list_reads(value, at)
+    return found
 
 
 def list_parts(value: Joined, at: Coordinates) -> list[tuple[Tensor, Coordinates, tuple[Guard, ...]]]:

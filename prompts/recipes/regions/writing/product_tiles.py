@@ -31,7 +31,7 @@ _GROUP = 4
 """Warps that multiply together on tensor cores."""
 _PAIRED = 64 * 128
 """Sums of a tile of which a processor has room for two programs: one stores while the other multiplies. With four warps instead of eight a
-convolution with parts made ahead takes 0.69 to 0.93 of the time (nine of level 2 and one of level 1 of KernelBench, H200, 2026-11-26)."""
+convolution with parts made ahead takes 0.66 to 1.0 of the time (eleven of KernelBench, H200, 2026-11-26; raw/kernelbench/tiles.jsonl)."""
 _PAIR_SHARED = 113 * 1024
 """Shared memory of one of two such programs on sm_80 and later cards for servers: 164 to 228 KB are there for both."""
 _LONG = 80
