@@ -7,6 +7,7 @@ from tritonsmith.nodes.asking import ask, brief_for
 from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 from tritonsmith.nodes.judging import count_kernel
 from tritonsmith.prompts.analysis import Analysis, Category
+from tritonsmith.prompts.author import Computing
 
 
 async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
@@ -17,7 +18,8 @@ async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
         raise InfrastructureError("analyze was reached without a working candidate that may win; the policy's route is wrong")
     rounds = state.get("rounds", 0) + 1
     emit(runtime, "stage", "analyze", state, base.id, round=rounds)
-    counted = await count_kernel(base.id, "analyze", state, runtime)
+    computed = isinstance(context_of(runtime).author, Computing)  # counting takes longer than a quick verdict, and nobody would read it
+    counted = None if computed else await count_kernel(base.id, "analyze", state, runtime)
     verdicts = {base.id: counted} if counted is not None else {}
     state = {**state, "verdicts": {**state.get("verdicts", {}), **verdicts}}
     request = f"{state['branch']}-analysis-{rounds}"

@@ -60,7 +60,7 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
 async def count_kernel(candidate_id: str, node: str, state: State | BranchState, runtime: NodeRuntime) -> Verdict | None:
     """A measured verdict with what Nsight Compute counted, or with the reason why it did not; None where nothing is to be added.
 
-    It is asked for what is analysed, and for what was promised: counting takes longer than a quick verdict.
+    It is asked for what a model analyses, and for what was promised: counting takes longer than a quick verdict.
     """
     context, verdict = context_of(runtime), state.get("verdicts", {}).get(candidate_id)
     if verdict is None or verdict.timing is None or verdict.timing.kind is not TimingKind.MEASURED:

@@ -100,6 +100,13 @@ class Author(Protocol):
 
 
 @runtime_checkable
+class Computing(Protocol):
+    """An author that computes its analyses from times and facts, so that no kernel has to be counted for them."""
+
+    computes_analyses: bool
+
+
+@runtime_checkable
 class Choosy(Protocol):
     """An author that knows from a task's facts whether it can write it, so that nobody asks it in vain."""
 

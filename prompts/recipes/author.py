@@ -26,6 +26,7 @@ class RecipeAuthor:
     """Author over the built-in recipes; the same brief always gets the same answer."""
 
     name = "offline"
+    computes_analyses = True
 
     def require(self, task: Task, facts: TaskFacts, hardware: Hardware) -> None:
         """Raises AuthorError for a task that no recipe can write."""

@@ -7,6 +7,7 @@ from langgraph.checkpoint.memory import InMemorySaver
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.limits import Counters, KernelCounters
+from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Sessions
 from tritonsmith.graph.drawing import graph_mermaid
@@ -58,6 +59,22 @@ def test_a_promise_about_a_counter_is_checked_against_the_next_verdict(script, a
     check = next(decision for decision in run.result["decisions"].values() if decision.site == "after_optimize")
     assert (check.choice == "kept") is kept and check.evidence["actual"] == (70.0 if counted is None else counted)
     assert ("not counted" if counted is None else "counted by Nsight Compute") in run.result["checks"]["seed0-02"].reason
+
+
+@pytest.mark.parametrize("computes", [False, True])
+def test_nothing_is_counted_for_an_author_that_computes_its_analyses(script, analysis, computes):
+    counters = Counters(source="ncu", kernels=(KernelCounters(name="kernel", dram_throughput=50.0, grid=132),))
+    run = script(
+        {"seed": scripted_verdict(0.4, kind=TimingKind.MEASURED), "streams": 1.2}, seeds=("seed",),
+        analyses={"seed": analysis(promise=None)}, optimized={"seed": ("streams",)},
+    )  # fmt: skip
+    run.evaluator.counted = {"seed": counters}
+    if computes:
+        run.author.computes_analyses = True
+    run.run()
+    brief = next(brief for request, brief in run.author.briefs if request == "analyze")
+    known = brief.current.verdict.facts.counters
+    assert (known is not None and known.source == "ncu") is not computes
 
 
 def beam(script, analysis, **more):
