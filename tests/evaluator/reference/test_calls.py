@@ -213,3 +213,11 @@ def test_a_very_long_forward_is_cut(monkeypatch: pytest.MonkeyPatch) -> None:
     facts = probe_text("for i in range(20):| ----x = x + 1| return x".replace("----", "    "))
     assert (len(facts.ops), facts.ops_left_out, facts.ops[-1].op) == (5, 17, "output")
     assert facts.reference_launches == 20
+
+
+@pytest.mark.parametrize("forward", ["return torch.vmap(self.f)(x)", "y = x.sum()| return torch.func.vmap(lambda row: row[:2] * y)(x)"])
+def test_a_transform_of_functions_is_said_with_its_line(forward: str) -> None:
+    facts = probe_text(forward, init="self.f = nn.Linear(8, 4)")
+    line = 12 + forward.count("| ")
+    assert facts.ops == () and len(facts.outputs) == 1 and facts.reference_launches > 0
+    assert facts.trace_error.startswith(f"line {line} runs under torch.vmap or ") and "write the axis" in facts.trace_error

@@ -16,6 +16,7 @@ from tritonsmith.prompts.recipes.book import Match, match
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting import cut, operands
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion
+from tritonsmith.prompts.recipes.regions.cutting.shared import SharedValues
 from tritonsmith.prompts.recipes.regions.gains import describe_gain
 from tritonsmith.prompts.recipes.regions.lowering import convolutions
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
@@ -148,11 +149,29 @@ def test_each_reading_leads_to_the_same_text() -> None:
 def test_states_of_a_loop_are_stored_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each state is part of the next one, and both are read elsewhere: the forward is not cut anew for each of them."""
     rounds: list[int] = []
-    monkeypatch.setattr(cut, "_find_shared", lambda regions, find=cut._find_shared: rounds.append(len(regions)) or find(regions))
+    monkeypatch.setattr(cut, "Cutter", lambda sharing, make=cut.Cutter: rounds.append(len(sharing.shared)) or make(sharing))
     states = "for t in range(6):;     h, c = self.l(x[t], (h, c)); return h, c"
     init = "self.l = nn.LSTMCell(5, 7)"
     assert plan_of(states, "torch.randn(6, 2, 5), torch.randn(2, 7), torch.randn(2, 7)", arguments="x, h, c", init=init).regions
     assert len(rounds) < 8
+
+
+def test_a_round_ends_with_few_values_computed_again(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A long loop is cut in time by its steps: no round has every step compute all those ahead of it."""
+    rounds: list[cut.Cutter] = []
+    make = cut.Cutter
+
+    def keep(sharing: SharedValues) -> cut.Cutter:
+        rounds.append(make(sharing))
+        return rounds[-1]
+
+    monkeypatch.setattr(cut, "Cutter", keep)
+    states = "for t in range(40):;     h, c = self.l(x[t], (h, c)); return h, c"
+    init = "self.l = nn.LSTMCell(5, 7)"
+    plan = plan_of(states, "torch.randn(40, 2, 5), torch.randn(2, 7), torch.randn(2, 7)", arguments="x, h, c", init=init)
+    computed = [[len(region.evaluated) for region in one.regions] for one in rounds]
+    assert len(plan.regions) == 120 and max(computed[-1]) < 40
+    assert all(sum(numbers) < 6 * sum(computed[-1]) for numbers in computed)
 
 
 @pytest.mark.parametrize("width", [1, 2])

@@ -6,7 +6,6 @@ that it gives is stored. A value that several regions would compute from much mo
 
 from __future__ import annotations
 
-from collections.abc import Iterable
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
@@ -21,6 +20,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     ScatterRegion,
     WorkRegion,
 )
+from tritonsmith.prompts.recipes.regions.cutting.shared import WHOLE, SharedValues
 from tritonsmith.prompts.recipes.regions.cutting.space import (
     OFFSET,
     Misfit,
@@ -48,31 +48,22 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     TensorView,
 )
 
-_SHARED = 2.0
-"""A value that several regions read is stored once where computing it reads more than this many times its own elements."""
 _SMALL = 2**16
 """Elements so few that a launch takes longer than reading them: anchors of such rows share a kernel even if they read nothing in common."""
-_MOST_FORMULAS = 64
-"""Elementwise values that one kernel computes for a value that others read too."""
-_WHOLE = LibraryCall | Item | Attention | Recurrence | LastCell | Scatter
-"""Values that a region gives as a whole."""
 _CHEAP = 2.0
 """Operations for each element that a product repeats instead of reading their result."""
 
 
 def cut_forward(results: Any) -> list[WorkRegion]:
     """The regions in the order in which forward runs them."""
-    shared: set[int] = set()
-    alone: set[int] = set()
+    sharing = SharedValues()
     while True:
-        done = Cutter(shared, alone)
+        sharing.begin_round()
+        done = Cutter(sharing)
         for value in list_values(results):
             done.store(base_of(value))
-        more = _find_shared(done.regions)
-        if not more - alone:
+        if not sharing.end_round(done.regions):
             return order_regions(done.regions, done.homes)
-        alone |= more & shared  # no region that computes it could store it
-        shared |= more
 
 
 def base_of(value: Tensor) -> Tensor:
@@ -80,33 +71,6 @@ def base_of(value: Tensor) -> Tensor:
     while isinstance(value, TensorView) and value.python:
         value = value.source
     return value
-
-
-def _find_shared(regions: Iterable[WorkRegion]) -> set[int]:
-    """Values that several regions compute, and that are cheaper to store.
-
-    One that is part of another such value waits for the next round, unless a region computes it and none of those that it is part of.
-    """
-    homes: dict[int, list[WorkRegion]] = {}
-    values: dict[int, Tensor] = {}
-    for region in regions:
-        for key, value in region.evaluated.items():
-            if isinstance(value, Formula) and value.inputs and key not in {id(one) for one in region.stores}:
-                homes.setdefault(key, []).append(region)
-                values[key] = value
-    stored = {id(one) for region in regions for one in region.stores}
-    found = {key for key, users in homes.items() if len(users) > 1 and key not in stored and _is_costly(values[key], stored)}
-    above: dict[int, set[int]] = {}
-    for key in found:
-        for one in _list_formulas(values[key], stored)[0]:
-            if id(one) != key:
-                above.setdefault(id(one), set()).update(map(id, homes[key]))
-    return {key for key in found if key not in above or {id(user) for user in homes[key]} - above[key]} or found
-
-
-def _is_costly(value: Tensor, stored: set[int]) -> bool:
-    formulas, leaves = _list_formulas(value, stored)
-    return sum(one.size for one in leaves) > _SHARED * value.size or len(formulas) > _MOST_FORMULAS
 
 
 def strip_views(value: Tensor) -> Tensor:
@@ -129,27 +93,11 @@ def _is_wider(value: Tensor) -> bool:
     return all(one.bytes < value.bytes for one in value.operands)
 
 
-def _list_formulas(value: Tensor, stored: set[int]) -> tuple[list[Tensor], list[Tensor]]:
-    """Values that are computed for one, and values that are read from memory."""
-    seen: dict[int, Tensor] = {}
-    leaves: dict[int, Tensor] = {}
-    todo = [value]
-    while todo:
-        one = todo.pop()
-        if id(one) in seen:
-            continue
-        if one is not value and (id(one) in stored or isinstance(one, Held | AnchorResult | _WHOLE)):
-            leaves[id(one)] = one
-            continue
-        seen[id(one)] = one
-        todo += one.operands
-    return list(seen.values()), list(leaves.values())
-
-
 class CutState:
     """The regions so far, and which of them stores or finds what."""
 
-    def __init__(self) -> None:
+    def __init__(self, sharing: SharedValues) -> None:
+        self._sharing = sharing
         self.regions: list[WorkRegion] = []
         self.homes: dict[int, WorkRegion] = {}
         """By value that is stored: the region that stores it."""
@@ -177,7 +125,9 @@ class CutState:
         walk = Walk(lambda one: self._is_read(one, region))
         walk.visit(value, at)
         region.reads |= walk.leaves
+        fresh = walk.formulas.keys() - region.evaluated.keys()
         region.evaluated |= walk.formulas
+        self._sharing.watch(region, fresh, self.homes)
 
     def _homes_below(self, value: Tensor) -> list[AnchoredRegion]:
         """The regions whose results a value is made of, each once."""
@@ -200,16 +150,7 @@ class CutState:
 
 
 class Cutter(CutState):
-    """Makes regions from the results backwards.
-
-    Args:
-        shared: values that the first region that computes them stores as well.
-        alone: values that have a region of their own.
-    """
-
-    def __init__(self, shared: set[int], alone: set[int]) -> None:
-        super().__init__()
-        self._shared, self._alone = shared, alone
+    """Makes regions from the results backwards."""
 
     def store(self, value: Tensor) -> None:
         """Have a region store a value."""
@@ -287,11 +228,11 @@ class Cutter(CutState):
             if id(one) in seen or self.in_memory(one):
                 continue
             seen.add(id(one))
-            if isinstance(one, _WHOLE):
+            if isinstance(one, WHOLE):
                 self.store(one)
             elif isinstance(one, AnchorResult):
                 self._place(one.anchor)
-            elif id(one) in self._alone and not (one is value and itself):
+            elif id(one) in self._sharing.alone and not (one is value and itself):
                 self.store(one)
             else:
                 todo += reversed(one.operands)
@@ -375,7 +316,7 @@ class Cutter(CutState):
 
     def _keep_shared(self, region: AnchoredRegion) -> None:
         """Store what others will read too, as far as it has an element for each place or row."""
-        for value in [one for key, one in region.evaluated.items() if key in self._shared and not self.in_memory(one)]:
+        for value in [one for key, one in region.evaluated.items() if key in self._sharing.shared and not self.in_memory(one)]:
             found = region.space.find(value.shape)
             if found and not (region.split and found[1]) and self._fits(value, found[0], region):
                 self._keep(value, region, found[0])
