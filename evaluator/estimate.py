@@ -71,15 +71,15 @@ class Spread:
 
 
 SPREADS: dict[Bound, Spread] = {
-    Bound.MEMORY: Spread(1.3, 1.1),
-    Bound.PROCESSOR: Spread(2.0, 1.5),
+    Bound.MEMORY: Spread(2.0, 1.1),
+    Bound.PROCESSOR: Spread(2.5, 1.5),
     Bound.PRODUCT: Spread(3.1, 2.5),
-    Bound.EXCHANGE: Spread(1.5, 2.2),
-    Bound.LAUNCH: Spread(1.6, 2.5),
+    Bound.EXCHANGE: Spread(1.8, 3.3),
+    Bound.LAUNCH: Spread(5.2, 3.0),
     Bound.UNKNOWN: Spread(4.0, 16.0),
 }
-"""The last two are assumptions: the floor was measured between 0.58 and 1.43 us, and no measured kernel is of unknown work."""
-LIBRARY_PRODUCT, LIBRARY_CHAIN, LIBRARY_OTHER = Spread(1.3, 1.7), Spread(1.5, 2.2), Spread(2.6, 6.5)
+"""The last one is an assumption: no measured kernel is of unknown work. Launches from Python take 9 to 40 us each, as the host has time."""
+LIBRARY_PRODUCT, LIBRARY_CHAIN, LIBRARY_OTHER = Spread(1.3, 1.7), Spread(2.0, 4.0), Spread(2.6, 6.5)
 """Of a library's products, of its recurrent layers, and of all else; set from the measured baselines of the same page."""
 _MATTERS = 0.2
 """Share of the device's time from which a launch has a say in what is told apart."""
@@ -129,6 +129,7 @@ def estimate_candidate(
     torch_launches: int | None = None,
     torch_half: bool = False,
     *,
+    torch_tf32: bool = False,
     in_graph: bool = False,
 ) -> LatencyEstimate:
     """Estimate of one forward from compile facts and the interpreter's counts (see `oracle/judge/facts_without_card.py`).
@@ -141,9 +142,11 @@ def estimate_candidate(
         torch_bytes: their operands and results, bytes.
         torch_launches: kernels the operators start together; one each when None.
         torch_half: whether they multiply 16-bit matrices.
+        torch_tf32: whether they may multiply fp32 matrices in TF32.
         in_graph: replayed from a CUDA graph instead of launched one by one.
     """
     launches = [_describe_kernel(time_launch(hardware, kernel), kernel.launches) for kernel in kernels]
+    rate = hardware.fp16 if torch_half else hardware.tf32 if torch_tf32 else hardware.fp32
     calls = sum(torch_ops.values())
     if calls:
         each = max(1.0, (torch_launches or calls) / calls)
@@ -151,19 +154,23 @@ def estimate_candidate(
         rest = calls - sum(heavy.values())
         for name, count in heavy.items():
             flops = torch_flops / sum(heavy.values())
-            launches.append(_describe_operator(hardware, count, each, each, torch_bytes / calls, flops, torch_half, name))
+            launches.append(_describe_operator(hardware, count, each, each, torch_bytes / calls, flops, rate, name))
         if rest:
             own = 0.0 if heavy else torch_flops / rest
-            launches.append(_describe_operator(hardware, rest, each, each, torch_bytes / calls, own, torch_half))
+            launches.append(_describe_operator(hardware, rest, each, each, torch_bytes / calls, own, rate))
     return _estimate(launches, in_graph)
 
 
-def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bool = False) -> LatencyEstimate:
-    """Estimate of the reference from its operator trace."""
+def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bool = False, tf32: bool = False) -> LatencyEstimate:
+    """Estimate of the reference from its operator trace; `tf32`: whether it may multiply fp32 matrices in TF32."""
+    plain = hardware.tf32 if tf32 else hardware.fp32
     launches = [
-        _describe_operator(hardware, 1, op.launches, op.launches if op.chain is None else op.chain, op.bytes, op.flops, op.half, op.name)
+        _describe_operator(
+            hardware, 1, op.launches, op.launches if op.chain is None else op.chain, op.bytes, op.flops,
+            hardware.fp16 if op.half else plain, op.name,
+        )
         for op in ops
-    ]
+    ]  # fmt: skip
     return _estimate(launches, in_graph)
 
 
@@ -179,10 +186,10 @@ def _describe_kernel(time: DeviceTime, count: int) -> _Launch:
 
 
 def _describe_operator(
-    hardware: Hardware, count: float, launches: float, chain: float, moved: float, flops: float, half: bool, name: str = ""
+    hardware: Hardware, count: float, launches: float, chain: float, moved: float, flops: float, rate: float, name: str = ""
 ) -> _Launch:
-    """A library's operator; `chain` of its launches wait for each other."""
-    memory, product = moved / (hardware.bandwidth * _LIBRARY_MEMORY), flops / (hardware.fp16 if half else hardware.fp32)
+    """A library's operator; `chain` of its launches wait for each other, and its products run at a rate."""
+    memory, product = moved / (hardware.bandwidth * _LIBRARY_MEMORY), flops / rate
     spread = LIBRARY_PRODUCT if product > memory else LIBRARY_OTHER
     work = max(memory, product)
     if "convolution" in name:

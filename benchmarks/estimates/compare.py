@@ -149,16 +149,18 @@ def _estimate_kernel(sample: MeasuredText, report: CompileReport, hardware: Hard
     kernels = [KernelFacts.model_validate(values) for values in report["kernels"]]
     estimate = estimate_candidate(
         hardware, kernels, report["torch_ops"], report["torch_flops"], report["torch_bytes"], report["torch_launches"],
-        sample.task.precision.value not in ("ieee", "split", "tf32"),
+        sample.task.precision.value not in ("ieee", "split", "tf32"), torch_tf32=sample.task.precision.allows_tf32,
     )  # fmt: skip
     times = [(kernel.launches * (time := time_launch(hardware, kernel)).total, time.bound) for kernel in kernels]
     seconds, bound = max(times, default=(0.0, Bound.UNKNOWN))
-    library = sum(seconds for seconds, _ in times) * 1e3 < 0.5 * estimate.ms
+    if estimate.ms > estimate.parts["device"]:
+        bound = Bound.LAUNCH
+    library = bound is not Bound.LAUNCH and sum(seconds for seconds, _ in times) * 1e3 < 0.5 * estimate.ms
     return ComparedTime(sample.group, sample.settings, "library" if library else bound.value, sample.ms, estimate, sample.source)
 
 
 def _estimate_baselines(sample: MeasuredText, trace: Sequence[OperatorCost], hardware: Hardware) -> Iterator[ComparedTime]:
     for name, in_graph in (("eager", False), ("cuda_graph", True)):
         if name in sample.baselines:
-            estimate = estimate_trace(hardware, trace, in_graph=in_graph)
+            estimate = estimate_trace(hardware, trace, in_graph=in_graph, tf32=sample.task.precision.allows_tf32)
             yield ComparedTime(sample.group, sample.task.precision.value, name, sample.baselines[name], estimate, sample.source)

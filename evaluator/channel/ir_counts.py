@@ -302,13 +302,18 @@ def _divide(left: float, right: float, *, rough: bool) -> float:
     return left / right if rough else float(int(left / right))
 
 
+def _take_remainder(left: float, right: float, *, rough: bool) -> float:
+    """The remainder; of a middle that stands for all numbers up to its double, the middle of the remainders where these are all there."""
+    return (right - 1.0) / 2.0 if rough and 2.0 * left >= right - 1.0 > 0.0 else math.fmod(left, right)
+
+
 def _plain(function: Callable[..., float]) -> Callable[..., float]:
     return lambda *values, rough: float(function(*values))
 
 
 _COMPUTE: dict[str, Callable[..., float]] = {
     "arith.addi": _plain(lambda a, b: a + b), "arith.subi": _plain(lambda a, b: a - b), "arith.muli": _plain(lambda a, b: a * b),
-    "arith.divsi": _divide, "arith.divui": _divide, "arith.remsi": _plain(math.fmod), "arith.remui": _plain(math.fmod),
+    "arith.divsi": _divide, "arith.divui": _divide, "arith.remsi": _take_remainder, "arith.remui": _take_remainder,
     "arith.ceildivsi": lambda a, b, rough: a / b if rough else float(math.ceil(a / b)),
     "arith.minsi": _plain(min), "arith.maxsi": _plain(max), "arith.minui": _plain(min), "arith.maxui": _plain(max),
     "arith.extsi": _plain(lambda a: a), "arith.extui": _plain(lambda a: a), "arith.trunci": _plain(lambda a: a),

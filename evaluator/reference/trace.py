@@ -253,9 +253,8 @@ def recurrent_cost(module: nn.RNNBase, x: torch.Tensor | PackedSequence) -> Oper
             moved += directions * size * steps * hidden * state
         width = state * directions
     kernels = 3 if module.proj_size else 2
-    launches = module.num_layers * directions * (1 + kernels * steps)
-    chain = module.num_layers * (1 + kernels * steps)
-    return OperatorCost(f"nn.{type(module).__name__}", launches, flops, moved, weight.dtype in _HALVES, chain)
+    launches = module.num_layers * directions * (1 + kernels * steps)  # a library's directions run one after the other (cuDNN on an H200)
+    return OperatorCost(f"nn.{type(module).__name__}", launches, flops, moved, weight.dtype in _HALVES)
 
 
 def _cell_cost(module: nn.RNNCellBase, x: torch.Tensor) -> OperatorCost:

@@ -93,3 +93,6 @@ def test_products_of_16_bits_are_faster_than_those_of_tf32() -> None:
     assert bf16 == fp16 and tf32 / bf16 == pytest.approx(H200.fp16 / H200.tf32, rel=1e-3)
     half, single = (estimate_trace(H200, [OperatorCost("aten.mm", flops=1e12, half=half)]).parts["work"] for half in (True, False))
     assert single > 5 * half
+    allowed = estimate_trace(H200, [OperatorCost("aten.mm", flops=1e12)], tf32=True).parts["work"]
+    called = estimate_candidate(H200, [], {"mm": 1}, 1e12, 0.0, torch_tf32=True).parts["work"]
+    assert allowed == called == pytest.approx(single * H200.fp32 / H200.tf32)

@@ -4,6 +4,7 @@ import pytest
 
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.channel.ir_counts import TensorBytes, count_work
 from tritonsmith.evaluator.compiling.racing import race
 from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, tell_apart
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -35,6 +36,29 @@ PRODUCT = kernel(
 
 def estimate(facts: KernelFacts, card: str = "h200") -> LatencyEstimate:
     return estimate_candidate(CARDS[card], [facts], {}, 0.0, 0.0)
+
+
+LOOP = """
+tt.func public @k(%a: !tt.ptr<f32>) attributes {noinline = false} {
+  %c0 = arith.constant 0 : i32
+  %c1 = arith.constant 1 : i32
+  %c32 = arith.constant 32 : i32
+  %p = tt.splat %a : !tt.ptr<f32> -> tensor<64x!tt.ptr<f32>>
+  %pid = tt.get_program_id x : i32
+  %blocks = arith.remsi %pid, %c32 : i32
+  scf.for %i = %c0 to %blocks step %c1  : i32 {
+    %x = tt.load %p : tensor<64x!tt.ptr<f32>>
+  }
+  tt.return
+}
+"""
+
+
+@pytest.mark.parametrize(("programs", "trips"), [(1024, 15.5), (32, 15.5), (16, 7.5)])
+def test_a_loop_that_goes_by_a_remainder_makes_the_middle_of_its_trips(programs: int, trips: float) -> None:
+    """As causal attention does, whose blocks of keys follow from the program's place in its head."""
+    work = count_work(LOOP, {"a": TensorBytes(1e12)}, (programs, 1, 1))
+    assert work.bytes_loaded == programs * trips * 64 * 4
 
 
 def test_other_kernels_and_other_cards_have_other_estimates() -> None:

@@ -94,10 +94,10 @@ class CardFreeJudge:
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
         """The reference's operators, from the probe; before the first verdict."""
-        hardware = self.session.hardware
+        hardware, tf32 = self.session.hardware, self.session.arithmetic.tf32
         self._baselines = {
-            "eager": estimate_trace(hardware, trace, in_graph=False),
-            "cuda_graph": estimate_trace(hardware, trace, in_graph=True),
+            "eager": estimate_trace(hardware, trace, in_graph=False, tf32=tf32),
+            "cuda_graph": estimate_trace(hardware, trace, in_graph=True, tf32=tf32),
         }
 
     def close(self) -> None:
@@ -255,10 +255,11 @@ class CardFreeJudge:
     def _estimate(self, library: ForwardReport, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
         hardware = self.session.hardware
         torch_part = (library.torch_ops, library.torch_flops, library.torch_bytes, library.torch_launches, self.session.arithmetic.half)
-        whole = estimate_candidate(hardware, facts.kernels, *torch_part)
+        tf32 = self.session.arithmetic.tf32
+        whole = estimate_candidate(hardware, facts.kernels, *torch_part, torch_tf32=tf32)
         library_ms = 0.0
         if library.torch_ops:
-            library_ms = estimate_candidate(hardware, (), *torch_part, in_graph=True).parts["device"]
+            library_ms = estimate_candidate(hardware, (), *torch_part, torch_tf32=tf32, in_graph=True).parts["device"]
         working = [kernel for kernel in facts.kernels if kernel.bytes_loaded or kernel.bytes_stored or kernel.flops]
         own = estimate_candidate(hardware, working, {}, 0.0, 0.0).parts["device"] if working else 0.0  # a launch on nothing is no work
         share = own / (own + library_ms) if own + library_ms else None

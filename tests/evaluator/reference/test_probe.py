@@ -87,7 +87,7 @@ def test_fake_and_real_tensors_cost_the_same() -> None:
     model = nn.GRU(32, 64, 6, bidirectional=True).eval()
     real = trace_operators(model, [torch.rand(16, 10, 32), torch.rand(12, 10, 64)])
     assert real.costs == trace and real.serial_steps == facts.serial_steps == 6 * 16
-    assert trace[0].chain is not None and trace[0].chain * 2 == trace[0].launches  # both directions side by side
+    assert trace[0].chain is None, "a library's directions run one after the other"
     assert "forward" not in vars(model)
 
 
