@@ -254,6 +254,7 @@ def costs_one_verdict(lone: LocalEvaluator, task: Task, fault: Fault) -> None:
     assert strays() == set()
 
 
+@pytest.mark.slow
 @pytest.mark.timeout(300)
 def test_a_sample_of_faults_costs_one_verdict_each(evaluator: LocalEvaluator, task: Task) -> None:
     for name in SAMPLE:

@@ -265,6 +265,7 @@ def reached(verdict: Verdict) -> PrecisionClass | None:
     return verdict.correctness.precision_class
 
 
+@pytest.mark.slow
 def test_a_product_in_fp16_is_summed_in_fp32(tmp_path: Path, evaluator: LocalEvaluator) -> None:
     task = task_of(tmp_path, PRODUCT_TASK)
     right = evaluator.evaluate_now(task, PRODUCT)

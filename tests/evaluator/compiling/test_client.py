@@ -63,6 +63,7 @@ def test_a_process_that_ends_before_it_is_ready_is_not() -> None:
             compilation.report(60.0)
 
 
+@pytest.mark.slow
 def test_imports_take_no_time_of_the_candidates() -> None:
     with Compilation() as compilation:
         compilation.begin(KernelText.of("x = 1"), REQUEST, "h200")
@@ -77,6 +78,7 @@ print(json.dumps(examine(Path(sys.argv[1]), "h200", {"init": [96, 1.5, 2.0], "in
 """
 
 
+@pytest.mark.slow
 def test_what_was_compiled_is_found_by_the_next_process(tmp_path: Path) -> None:
     text, cache = (ROOT / "tests/helpers/kernels/gelu_chain.py").read_text(), tmp_path / "cache"
     request = pickle.dumps({"init": [96, 1.5, 2.0], "inputs": [((64, 96), "float32")], "overrides": {}})

@@ -81,6 +81,7 @@ def refused(folder: Path, **parts: str) -> str:
     return seed.reason
 
 
+@pytest.mark.slow
 def test_the_text_stands_alone_and_is_accepted(tmp_path, evaluator):
     task = write_task(tmp_path, **BLOCK)
     text = ask_inductor(task, H200).text

@@ -125,6 +125,7 @@ def test_the_tasks_that_come_along_are_sound(path: Path) -> None:
     assert any("fc.weight" in note for note in found.notes) == (path.stem in ("36_lstm_hn", "37_lstm_cn"))
 
 
+@pytest.mark.slow
 def test_the_command_answers_in_words(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     path = tmp_path / "bad.py"
     path.write_text(BAD["zeros"])

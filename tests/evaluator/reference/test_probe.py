@@ -130,6 +130,7 @@ def get_init_inputs():
 """
 
 
+@pytest.mark.slow
 def test_a_model_that_needs_values_is_run_for_real_in_a_process_of_its_own(tmp_path: Path) -> None:
     path = tmp_path / "values.py"
     path.write_text(NEEDS_VALUES)

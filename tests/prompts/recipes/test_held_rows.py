@@ -26,7 +26,7 @@ CASES = [
     RegionCase("norms", "return x / x.norm(dim=1, keepdim=True) + x / x.abs().amax(1, keepdim=True), torch.exp(x)", "torch.rand(9, 500)"),
     RegionCase("16 bits", "return x.log_softmax(-1)", "torch.randn(5, 130).half()"),
 ]  # fmt: skip
-LONG = dict.fromkeys(("softmax", "layer norm", "instance norm", "norms"), pytest.mark.slow)
+LONG = dict.fromkeys(("softmax", "layer norm", "instance norm", "norms", "16 bits"), pytest.mark.slow)
 
 
 def describe(case: RegionCase) -> tuple[Task, TaskFacts]:

@@ -74,6 +74,7 @@ def stands_still(process: RunnerProcess, wanted: bool) -> bool:
     return False
 
 
+@pytest.mark.slow
 def test_a_pool_gives_each_process_once_and_none_that_died(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(handles, "_READY_WORDS", {"candidate": (), "witness": ()})  # what they do there needs a card
     before = descriptors()
