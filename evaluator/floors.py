@@ -133,9 +133,9 @@ def count_bytes(facts: LaunchFacts, task: TaskFacts) -> float:
 
 
 def choose_rate(facts: LaunchFacts, task: TaskFacts, rates: Rates) -> float:
-    """Operations per second of the arithmetic that a candidate's kernels use; of a graph's replay, which shows none, the floor's."""
-    on_tensor_cores = any(kernel.tensor_cores for kernel in facts.kernels) or not facts.kernels
-    return rates.rate(task.precision) if on_tensor_cores else rates.fp32
+    """Operations per second of the arithmetic that a candidate's kernels use; the floor's where a replayed graph hides its kernels."""
+    hidden = facts.triton_launches > 0 and not facts.kernels
+    return rates.rate(task.precision) if hidden or any(kernel.tensor_cores for kernel in facts.kernels) else rates.fp32
 
 
 def count_compiled(facts: LaunchFacts, hardware: Hardware, reason: str = "") -> Counters:

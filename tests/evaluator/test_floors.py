@@ -4,9 +4,9 @@ import pytest
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.compiled_text import count_instructions, digest_code
-from tritonsmith.evaluator.floors import CEILINGS, Rates, add_floor, find_floor
+from tritonsmith.evaluator.floors import CEILINGS, Rates, add_floor, choose_rate, find_floor
 from tritonsmith.evaluator.limits import Limit
-from tritonsmith.evaluator.schema import Comparison, PrecisionClass, TaskFacts
+from tritonsmith.evaluator.schema import Comparison, KernelFacts, LaunchFacts, PrecisionClass, TaskFacts
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.promises import read_metric
 
@@ -29,6 +29,16 @@ def test_the_largest_lower_bound_is_the_floor(facts, limit):
 def test_layers_that_overlap_have_a_shorter_chain():
     stack = TaskFacts(serial_steps=3072, shortest_chain=517)
     assert find_floor(stack, Rates.of(CARD), IEEE, 2.5).ms == pytest.approx(0.801, abs=0.001)  # 517 exchanges of 1.55 microseconds
+
+
+@pytest.mark.parametrize(("tensor_cores", "triton", "on_tensor_cores"), [
+    (True, 1, True), (False, 1, False), (None, 23, True), (None, 0, False),
+], ids=["products", "no products", "a replayed graph", "library calls alone"])  # fmt: skip
+def test_arithmetic_is_compared_with_the_rate_of_its_kernels(tensor_cores, triton, on_tensor_cores):
+    rates = Rates.of(CARD)
+    kernels = () if tensor_cores is None else (KernelFacts(name="k", launches=1, grid=(1, 1, 1), tensor_cores=tensor_cores),)
+    facts = LaunchFacts(launches_per_forward=24, triton_launches=triton, kernels=kernels)
+    assert choose_rate(facts, TaskFacts(precision=IEEE), rates) == (rates.half / 3 if on_tensor_cores else rates.fp32)
 
 
 def test_narrower_types_lower_the_floor_of_a_product():

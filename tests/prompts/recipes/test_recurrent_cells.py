@@ -60,10 +60,8 @@ def start(kind: str, options: str = "", result: str = "states", layers: int = 2)
 def make_half(kind: str, dtype: str, options: str = "") -> str:
     """The same with weights and inputs of a type."""
     text = start(kind, options, "self.fc(states[:, -1]), last[1]" if kind == "LSTM" else "self.fc(states[:, -1]), last")
-    head, inputs = text.split("def get_inputs():")
-    return head.replace("    def forward", f"        self.to(torch.{dtype})\n\n    def forward") + "def get_inputs():" + inputs.replace(
-        "return [", "return [one.to(torch.DTYPE) for one in (".replace("DTYPE", dtype), 1
-    ).replace("]\n", ",)]\n", 1)
+    text = text.replace("\n\n    def forward", f"\n        self.to(torch.{dtype})\n\n    def forward")
+    return text.replace("def get_inputs", "def draw") + f"\ndef get_inputs():\n    return [one.to(torch.{dtype}) for one in draw()]\n"
 
 
 TWO, BARE, RELU = ", bidirectional=True", ", bias=False", ", nonlinearity='relu'"
