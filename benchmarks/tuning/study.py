@@ -256,6 +256,8 @@ def _measure(asked: argparse.Namespace, words: Sequence[str] | None) -> int:
         raise UsageError(f"--cases {unknown[0]}: no such case; choose from {', '.join(known)}")
     if asked.configurations < 1:
         raise UsageError(f"--configurations {asked.configurations}: a stage must try at least one; give 1 or more")
+    if not asked.autotune_seconds > 0:
+        raise UsageError(f"--autotune-seconds {asked.autotune_seconds:g}: an autotuner needs some; give more than 0")
     if asked.out.exists() and (not asked.out.is_dir() or any(asked.out.iterdir())):
         raise UsageError(f"--out {asked.out}: something lies there; name a new folder")
     with open_evaluator(asked.target) as evaluator:

@@ -43,6 +43,7 @@ def test_bad_input_is_one_sentence(tmp_path, capsys):
         (["--out", str(tmp_path / "new"), "--cases", "softmax,sofmax"], "--cases sofmax: no such case; choose from matmul_ieee"),
         (["--out", str(tmp_path)], "something lies there; name a new folder"),
         (["--out", str(tmp_path / "new"), "--configurations", "0"], "--configurations 0: a stage must try at least one"),
+        (["--out", str(tmp_path / "new"), "--autotune-seconds", "0"], "--autotune-seconds 0: an autotuner needs some; give more than 0"),
     ):
         assert main(words) == 2
         assert says in capsys.readouterr().err
