@@ -119,6 +119,9 @@ class TaskFacts(Record):
     shortest_chain: int | None = None  # the same for layers that run as a wavefront (time + layers - 1); None in older records
     chosen: ChosenSize | None = None
     """The size that all this is about, where the evaluator was asked to choose it."""
+    sizes: dict[str, SizeValue] = Field(default_factory=dict)  # names that differ from the task's own size; empty for that
+    other_shapes: tuple[TaskFacts, ...] = ()
+    """The facts at sizes that SHAPES declares; `trace_error` says why one has none."""
 
 
 class Stage(StrEnum):

@@ -23,6 +23,7 @@ from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
 from tritonsmith.evaluator.reference.module import Reference, flatten, list_tensors, load_reference
 from tritonsmith.evaluator.reference.nodes import list_specs
+from tritonsmith.evaluator.reference.shapes import describe_shapes
 from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
 from tritonsmith.evaluator.reference.tables import find_tables
 from tritonsmith.evaluator.reference.trace import tensor_bytes
@@ -62,18 +63,32 @@ def write_literal(value: Any) -> str:
 def probe(task: Task) -> Description:
     """Facts and operator trace of a task's reference, at a size of its choice where it is asked to choose. Raises TaskError."""
     chosen = choose_size(task) if task.size == FIT else None
-    reference = load_reference(at_chosen_size(task, chosen))
+    task = at_chosen_size(task, chosen)
+    facts, costs = _describe_size(task, _REAL_SECONDS, checked=chosen is None)
+    others = describe_shapes(task, lambda other, seconds: _describe_size(other, seconds)[0])
+    return facts.model_copy(update={"chosen": chosen, "other_shapes": others}), costs
+
+
+def _describe_size(task: Task, seconds: float, *, checked: bool = False) -> Description:
+    """Facts and operator trace at one size. Raises TaskError.
+
+    Args:
+        task: at that size.
+        seconds: for a forward that needs values.
+        checked: whether a small forward is also run with values, as fake tensors do not show all that is wrong with one.
+    """
+    reference = load_reference(task)
     stand_in = make_stand_in(reference, _SEED)
     try:
         with stand_in.mode:
             facts, costs = _describe(reference, stand_in.model, stand_in.inputs)
     except Exception as error:  # noqa: BLE001 - fake tensors refuse what needs values; the real run below shows a fault of the task
-        facts, costs = _describe_for_real(reference, stand_in, error)
+        facts, costs = _describe_for_real(reference, stand_in, error, seconds)
     else:
-        if chosen is None and facts.flops <= _MOST_FLOPS and sum(cost.bytes for cost in costs) <= _MOST_BYTES:
+        if checked and facts.flops <= _MOST_FLOPS and sum(cost.bytes for cost in costs) <= _MOST_BYTES:
             # fake tensors accept some calls that fail, and show no other results of a second call
             run_watched(reference, reference.build(_SEED), reference.draw_inputs(_SEED))
-    return facts.model_copy(update={"chosen": chosen, "tables": find_tables(reference, stand_in.model)}), costs
+    return facts.model_copy(update={"tables": find_tables(reference, stand_in.model)}), costs
 
 
 def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadline: float = math.inf) -> Description:
@@ -128,7 +143,7 @@ def _describe_still(reference: Reference, model: nn.Module, inputs: list[Any]) -
     )
 
 
-def _describe_for_real(reference: Reference, stand_in: StandIn, refusal: Exception) -> Description:
+def _describe_for_real(reference: Reference, stand_in: StandIn, refusal: Exception, seconds: float) -> Description:
     """Facts of a forward that needs values: it runs on real tensors, within a share of the host's memory and within a time.
 
     Where that is too much, facts without operators; only an oracle then runs the reference. Raises TaskError.
@@ -140,10 +155,10 @@ def _describe_for_real(reference: Reference, stand_in: StandIn, refusal: Excepti
         try:
             with limit_memory(room):
                 model, inputs = reference.build(_SEED), reference.draw_inputs(_SEED)
-                return _describe(reference, model, inputs, time.monotonic() + _REAL_SECONDS)
+                return _describe(reference, model, inputs, time.monotonic() + seconds)
         except TaskError as error:
             if isinstance(error.__cause__, TimeoutError):
-                trouble = f"takes more than {_REAL_SECONDS:.0f} s"
+                trouble = f"takes more than {seconds:.0f} s"
             elif not is_out_of_memory(error.__cause__):
                 raise
     cause = refusal.__cause__ or refusal
