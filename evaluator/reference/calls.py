@@ -51,6 +51,8 @@ _REVERSED = {
 _ASK_SIZE = {"shape", "size", "dim", "ndim", "numel", "nelement", "__len__", "stride"}
 _ASK_VALUES = {"tolist", "numpy", "__array__"}
 """Methods that read values past the dispatcher."""
+_ONLY_CHECK = {"torch.cov", "torch.corrcoef", "torch.istft", "istft", "cov", "corrcoef"}
+"""Calls that look at values to warn or to refuse them, and give what does not depend on that."""
 _CONSTANT = "_tensor_constant"
 """How a tensor is called that neither a call nor the model holds."""
 _CHANGE = {"__setitem__", "__set__"}
@@ -184,7 +186,8 @@ class _CallRecorder(TorchFunctionMode):
     def _note_lines(self, call: Call, name: str, reads: int) -> None:
         """Note the line of a call that asks for sizes or values."""
         _, target, args, kwargs = call
-        if (name in _ASK_VALUES or self._costs.value_reads > reads) and any(map(self._values.is_given, list_tensors((args, dict(kwargs))))):
+        asked = name in _ASK_VALUES or (self._costs.value_reads > reads and target not in _ONLY_CHECK)
+        if asked and any(map(self._values.is_given, list_tensors((args, dict(kwargs))))):
             self.value_lines.add(find_line(self._file))
         if target.rpartition(".")[2] in _ASK_SIZE or name == "__get__" and args[1] in _ASK_SIZE:
             self.size_lines.add(find_line(self._file))

@@ -29,6 +29,8 @@ from tritonsmith.evaluator.schema import OpNode, TensorSpec
 
 _CONSTANT = "_tensor_constant"
 """How torch.fx names tensors that forward makes of Python's numbers."""
+_CHECKS = ("_assert", "_assert_is_none", "eq", "is_")
+"""Functions by which torch.fx checks an argument that kept its default."""
 _MESSAGE_CHARACTERS = 300
 _LINE = "line of the task"
 """Where a node's `meta` keeps it."""
@@ -86,14 +88,21 @@ def _find_difference(traced: Sequence[OperatorCost], executed: Sequence[Operator
 
 
 def _drop_defaults(graph: fx.Graph, given: int) -> None:
-    """Remove the arguments that kept their defaults, with the checks that torch.fx adds for them."""
+    """Remove the arguments that kept their defaults, with the checks that torch.fx adds. Raises ValueError where forward uses one."""
     extra = [node for node in graph.nodes if node.op == "placeholder"][given:]
     for placeholder in extra:
         for user in list(placeholder.users):  # an assertion, or a comparison whose only user is one
             for assertion in [*user.users]:
-                graph.erase_node(assertion)
-            graph.erase_node(user)
+                _erase_check(graph, assertion)
+            _erase_check(graph, user)
         graph.erase_node(placeholder)
+
+
+def _erase_check(graph: fx.Graph, node: fx.Node) -> None:
+    """Remove a node that only checks an argument. Raises ValueError for any other."""
+    if node.op != "call_function" or getattr(node.target, "__name__", "") not in _CHECKS:
+        raise ValueError(f"forward uses an argument that get_inputs() does not give: {node.format_node()}")
+    graph.erase_node(node)
 
 
 class _LineTracer(fx.Tracer):

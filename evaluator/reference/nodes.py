@@ -31,6 +31,8 @@ _CONTAINERS = (
 _PLAIN = (bool, int, float, str)
 _CONSTANT_ELEMENTS = 256
 """Of a tensor whose values a node shows."""
+_MARKS = ("ref", "record", "mapping", "slice", "float", "complex", "ellipsis")
+"""Keys by which the dicts of `encode_argument` say what they are."""
 _TEXT_CHARACTERS = 200
 """Of an argument that is neither a plain value nor a tensor."""
 
@@ -156,7 +158,8 @@ def name_fields(value: Any) -> tuple[str, ...]:
 
 
 def encode_argument(value: Any, refer: Callable[[Any], str | None]) -> Any:
-    """An argument of a node as JSON: what another node made as {"ref": name}, slices, dtypes and infinities as small objects.
+    """An argument of a node as JSON: what another node made as {"ref": name}, slices, dtypes and infinities as small objects, dicts of
+    other keys than words as {"mapping": [keys, values]}.
 
     Args:
         value: the argument.
@@ -170,7 +173,10 @@ def encode_argument(value: Any, refer: Callable[[Any], str | None]) -> Any:
     if isinstance(value, tuple | list):
         return [encode_argument(entry, refer) for entry in value]
     if isinstance(value, Mapping):
-        return {str(key): encode_argument(entry, refer) for key, entry in value.items()}
+        entries = {key: encode_argument(entry, refer) for key, entry in value.items()}
+        if all(isinstance(key, str) and key not in _MARKS for key in entries):
+            return entries
+        return {"mapping": [[encode_argument(key, refer) for key in entries], list(entries.values())]}
     if isinstance(value, slice):
         return {"slice": [encode_argument(part, refer) for part in (value.start, value.stop, value.step)]}
     if isinstance(value, float) and not math.isfinite(value):

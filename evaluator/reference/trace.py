@@ -17,6 +17,7 @@ from typing import Any, TypeAlias
 import torch
 from torch import nn
 from torch._subclasses.fake_tensor import is_fake
+from torch.distributions import Distribution
 from torch.nn.utils.rnn import PackedSequence
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
@@ -98,10 +99,21 @@ def record_costs(model: nn.Module, deadline: float = math.inf) -> Iterator[CostR
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)  # the fused path is one operator that hides its kernels
     try:
-        with torch.no_grad(), intercept_cells(model, recorder.recurrent_call), recorder:
+        with torch.no_grad(), _skip_checks(), intercept_cells(model, recorder.recurrent_call), recorder:
             yield recorder
     finally:
         torch.backends.mha.set_fastpath_enabled(fused)
+
+
+@contextlib.contextmanager
+def _skip_checks() -> Iterator[None]:
+    """While open, distributions do not check their arguments unless forward asks for it: a check reads values and changes no result."""
+    default = Distribution._validate_args
+    Distribution.set_default_validate_args(False)
+    try:
+        yield
+    finally:
+        Distribution.set_default_validate_args(default)
 
 
 class CostRecorder(TorchDispatchMode):

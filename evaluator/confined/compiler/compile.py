@@ -19,7 +19,7 @@ from tritonsmith.evaluator.confined.compiler.launches import LaunchRecorder, Lau
 from tritonsmith.evaluator.confined.runner.candidate import import_candidate
 from tritonsmith.evaluator.confined.runner.faults import keep_ends
 from tritonsmith.evaluator.confined.stand_ins.cuda import FakeCuda
-from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter, make_zeros
+from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter, clear, make_zeros
 from tritonsmith.evaluator.confined.stand_ins.untyped import driver
 from tritonsmith.evaluator.schema import Status, TensorSpec
 
@@ -57,6 +57,8 @@ def _run_forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder,
         if hasattr(module, name):
             setattr(module, name, value)
     model = module.ModelNew(*request["init"]).cuda().train(request.get("train", False))
+    for parameter in model.parameters():  # which nothing has loaded
+        clear(parameter)
     first, second = ([make_argument(spec) for spec in request["inputs"]] for _ in range(2))
     with recorder.recording():
         with TorchOpCounter():

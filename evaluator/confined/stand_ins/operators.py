@@ -53,10 +53,10 @@ def poison(tensor: torch.Tensor) -> None:
         torch.empty(0, dtype=torch.uint8).set_(tensor.untyped_storage()).fill_(_POISON)
 
 
-def _clear(tensor: torch.Tensor) -> None:
-    """Zeros where no kernel will write whole numbers: an operator may take them for places."""
-    if not tensor.dtype.is_floating_point and tensor.numel() < _LARGE:
-        tensor.zero_()
+def clear(tensor: torch.Tensor) -> None:
+    """Zeros where no kernel will write whole numbers: an operator may take them for places. Ones for others: a window must not be zero."""
+    if tensor.numel() < _LARGE:
+        tensor.fill_(1 if tensor.dtype.is_floating_point or tensor.dtype.is_complex else 0)
 
 
 class TorchOpCounter:
@@ -171,7 +171,7 @@ class _DispatchCounter(TorchDispatchMode):
         spared = self._counter.spare and name not in _FREE and (name in _HEAVY or name.startswith(_DELICATE) or _is_large(args, kwargs))
         result = _spare(func, args, kwargs) if spared else func(*args, **kwargs)
         if name in UNWRITTEN and self._counter.spare:
-            _clear(result)
+            clear(result)
         elif name in UNWRITTEN and not self._counter.is_inside_kernel():
             poison(result)
         elif name not in _FREE:

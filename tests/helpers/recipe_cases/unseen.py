@@ -272,4 +272,31 @@ UNSEEN = [
         "torch.quantile(x.flatten(1), torch.tensor([0.1, 0.5]), dim=1) * 2",
         "torch.rand(2, 3, 4, 5)",
     ),
+    RegionCase(
+        "one element alone, and rows of infinities",
+        "y = x.masked_fill(m, float('-inf')); b, = x[:1].chunk(1); return a.softmax(-1), a.sum() * 2, a.cumsum(0), "
+        "a.argmax(), a.std(unbiased=False), c.exp().sum(), c.max(1), c.mean() + c.sort(1)[0], "
+        "F.max_pool2d(c[None], 1, return_indices=True), b + 1, torch.logsumexp(c, 1), "
+        "torch.logsumexp(y, 1), torch.logsumexp(y, 0), torch.logsumexp(y.repeat(1, 900), 1), torch.logaddexp(y, y.flip(1)), "
+        "torch.logsumexp(-y, 0), torch.broadcast_tensors(x, a)[1] * x",
+        "torch.randn(()), torch.randn(1, 1), torch.randn(4, 5), torch.tensor([1, 0, 1, 1, 0]).bool().repeat(4, 1) | torch.eye(4, 5).bool()",
+        arguments="a, c, x, m",
+    ),
+    RegionCase(
+        "distributions",
+        "D = torch.distributions; m, s = x.chunk(2, -1); s = F.softplus(s); q = D.Normal(m, s); c = D.Categorical(logits=x); "
+        "return q.log_prob(y).sum(-1), q.entropy(), c.log_prob(n), c.entropy(), self.p.log_prob(y), "
+        "D.kl_divergence(q, D.Normal(y, s + 1)), "
+        "D.Bernoulli(logits=m).log_prob((y > 0).float()), D.Gamma(s, s).log_prob(s), D.Independent(D.Laplace(m, s), 1).log_prob(y)",
+        "torch.randn(5, 6), torch.randn(5, 3), torch.randint(0, 6, (5,))",
+        init="self.p = torch.distributions.Normal(0.0, 1.0)",
+        arguments="x, y, n",
+    ),
+    RegionCase(
+        "spectra by frames",
+        "if x.shape[1] > 9: x = x * 2; s = torch.stft(x, 16, 4, window=self.w, return_complex=True); "
+        "return torch.istft(s * (s.abs() > 0.5), 16, 4, window=self.w, length=x.shape[1]) + 1, torch.cov(x) * 2",
+        "torch.randn(2, 64)",
+        init="self.register_buffer('w', torch.hann_window(16))",
+    ),
 ]

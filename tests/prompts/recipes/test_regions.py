@@ -2,8 +2,10 @@
 
 import asyncio
 import re
+from typing import Any
 
 import pytest
+import torch
 
 from recipe_cases.products import PRODUCTS
 from recipe_cases.regions import MODULES, RegionCase
@@ -208,6 +210,17 @@ def test_a_value_that_many_read_is_stored_once() -> None:
     plan = plan_of("s = a + b + c + d; return s.sum(0), s.cumsum(1)", ", ".join(["torch.randn(33, 70)"] * 4), arguments="a, b, c, d")
     reading = [len(region.reads) for region in plan.regions]
     assert reading == [4, 1], "the first kernel stores the sum, and the second one reads it"
+
+
+def test_results_keep_their_keys_and_what_is_no_tensor() -> None:
+    """Keys that are no words or mean something in a trace; a replayed graph leaves None and numbers as they are."""
+    text = write(plan_of("return {0: x + 1, ('a', 1): (x * 2, None), 'ref': x - 1, 'slice': 0.5}", "torch.randn(5, 6)"), replayed=1)
+    assert "return {0: add, ('a', 1): (mul, None), 'ref': sub, 'slice': 0.5}" in text
+    names: dict[str, Any] = {"torch": torch}
+    exec(text[text.index("def clone(") : text.index("class ModelNew")], names)  # noqa: S102 - what the recipe wrote
+    result = {0: torch.ones(2), ("a", 1): (torch.zeros(1), None), "slice": 0.5}
+    copied = names["clone"](result)
+    assert copied[0].equal(result[0]) and copied[0] is not result[0] and (copied["a", 1][1], copied["slice"]) == (None, 0.5)
 
 
 def test_few_long_rows_are_shared_by_programs() -> None:

@@ -125,7 +125,7 @@ def find_axes(given: Any, rank: int) -> tuple[int, ...]:
     axes = [given] if isinstance(given, int) else list(given)
     if not all(isinstance(axis, int) and not isinstance(axis, bool) for axis in axes):
         raise NotCovered(f"over {given}")
-    return tuple(sorted(axis % max(rank, 1) for axis in axes))
+    return tuple(sorted(axis % rank for axis in axes)) if rank else ()  # a number has no axes, and PyTorch counts one
 
 
 def hold_member(name: str, facts: TaskFacts) -> Held:

@@ -10,7 +10,8 @@ from tritonsmith.prompts.recipes.regions.lowering.pointwise import KNOWN, common
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Tensor
 
-_LOGARITHM = "tl.maximum({0}, {1}) + libdevice.log1p(tl.exp(-tl.abs({0} - {1})))"
+_LOGARITHM = "tl.where({0} == {1}, {0} + 0.6931471805599453, tl.maximum({0}, {1}) + libdevice.log1p(tl.exp(-tl.abs({0} - {1}))))"
+"""Two infinities of one sign have no distance."""
 _SPECIAL: dict[str, tuple[str, int]] = {
     "frac": ("{0} - libdevice.trunc({0})", 1), "fix": ("libdevice.trunc({0})", 1),
     "asinh": ("libdevice.asinh({0})", 1), "acosh": ("libdevice.acosh({0})", 1), "atanh": ("libdevice.atanh({0})", 1),
@@ -28,7 +29,10 @@ _SPECIAL: dict[str, tuple[str, int]] = {
     "xlogy": ("tl.where({0} == 0.0, 0.0, {0} * tl.log({1}))", 2), "xlog1py": ("tl.where({0} == 0.0, 0.0, {0} * libdevice.log1p({1}))", 2),
     "logaddexp": (_LOGARITHM, 2), "fmax": ("tl.maximum({0}, {1})", 2), "fmin": ("tl.minimum({0}, {1})", 2),
     "ldexp": ("{0} * tl.exp2({1})", 2),
-    "logaddexp2": (f"tl.maximum({{0}}, {{1}}) + libdevice.log1p(tl.exp2(-tl.abs({{0}} - {{1}}))) * {1 / math.log(2)!r}", 2),
+    "logaddexp2": (
+        "tl.where({0} == {1}, {0} + 1.0, tl.maximum({0}, {1}) + "
+        f"libdevice.log1p(tl.exp2(-tl.abs({{0}} - {{1}}))) * {1 / math.log(2)!r})", 2,
+    ),
 }  # fmt: skip
 """Expressions over floating-point operands, and how many."""
 _MOST_FACTORS = 8

@@ -7,10 +7,10 @@ from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
-from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce, take
+from tritonsmith.prompts.recipes.regions.lowering.reductions import find_best, reduce
 from tritonsmith.prompts.recipes.regions.lowering.views import permute, reshape, unfold_axis
 from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape
-from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Position, Reduction, Tensor, TensorView, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Position, Tensor, TensorView, widen
 
 Sizes = tuple[int, ...]
 
@@ -53,9 +53,9 @@ def _pool(call: NodeCall) -> Lowered:
         views = open_windows(source, window, stride, padding, dilation, outputs, 'float("-inf")')
         if len(call.node.outputs) == 1:
             return reduce(views, behind, "max")
-        best = Reduction(shape=views.shape, dtype=source.dtype, source=views, axes=behind, kind="argmax")
+        best, place = find_best(views, behind, "max", keep=False)
         starts = [_find_start(call.shape, lead + axis, stride[axis], padding[axis]) for axis in range(axes)]
-        return take(best, 0, source.dtype, keep=False), _place(take(best, 1, "int64", keep=False), starts, window, dilation, source.shape)
+        return best, _place(place, starts, window, dilation, source.shape)
     views = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
     total = reduce(views, behind, "sum", widen(source.dtype))
     divisor = call.option(6, "divisor_override", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, common_type, formula
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, common_type, constant, formula
 from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape
 from tritonsmith.prompts.recipes.regions.values.indices import Shape, count
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
@@ -16,6 +16,9 @@ _MOST_NUMBERS = 4096
 
 def reduce(source: Tensor, axes: tuple[int, ...], kind: str, dtype: str = "", keep: bool = False, which: int = 0) -> Tensor:
     """One number for all elements along some axes."""
+    if along(source.shape, axes) == 1:
+        value = constant(0, "int64", source.shape) if which else cast(source, dtype or source.dtype)
+        return value if keep else reshape(value, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
     found = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=kind)
     return take(found, which, dtype or source.dtype, keep)
 
@@ -65,6 +68,13 @@ def _extreme(call: NodeCall) -> Lowered:
     source, axes, keep = _where(call)
     if len(call.node.outputs) < 2:
         return reduce(source, axes, kind, "", keep)
+    return find_best(source, axes, kind, keep)
+
+
+def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool) -> tuple[Tensor, Tensor]:
+    """The largest (`max`) or least (`min`) element along some axes, and its place among them."""
+    if along(source.shape, axes) == 1:
+        return reduce(source, axes, kind, "", keep), reduce(source, axes, f"arg{kind}", "int64", keep, which=1)
     best = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=f"arg{kind}")
     return take(best, 0, source.dtype, keep), take(best, 1, "int64", keep)
 
@@ -108,6 +118,9 @@ def _both_extremes(call: NodeCall) -> Lowered:
 def find_moments(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """Mean and sum of squared distances from it, with axes of one element, and the distances."""
     wide = widen(source.dtype)
+    if along(source.shape, axes) == 1:
+        zero = formula("{0} - {0}", source, like=wide)  # or NaN
+        return cast(source, wide), formula("{0} * {0}", zero, like=wide), zero
     found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="moments")
     mean, squares = take(found, 0, wide, True), take(found, 1, wide, True)
     distance = rename(formula("{0} - {1}", source, mean, like=wide), "centered")
@@ -135,6 +148,9 @@ def _spread(call: NodeCall) -> Lowered:
 def find_exponentials(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
     """Maximum and sum of exponentials below it, with axes of one element, and the exponentials."""
     wide = widen(source.dtype)
+    if along(source.shape, axes) == 1:
+        alone = formula("tl.exp({0} - {0})", source, like=wide)
+        return cast(source, wide), alone, alone
     found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="exponentials")
     most, total = take(found, 0, wide, True), take(found, 1, wide, True)
     found.helper = rename(formula("tl.exp({0} - {1})", source, most, like=wide), "exponential")
@@ -143,13 +159,13 @@ def find_exponentials(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Te
 
 def softmax(source: Tensor, axis: int, dtype: str) -> Tensor:
     """Softmax along an axis."""
-    _, total, exponentials = find_exponentials(source, (axis % len(source.shape),))
+    _, total, exponentials = find_exponentials(source, find_axes(axis, len(source.shape)))
     return formula("{0} / {1}", exponentials, total, like=widen(dtype), result=dtype)
 
 
 def log_softmax(source: Tensor, axis: int, dtype: str) -> Tensor:
     """The logarithm of the softmax along an axis."""
-    most, total, _ = find_exponentials(source, (axis % len(source.shape),))
+    most, total, _ = find_exponentials(source, find_axes(axis, len(source.shape)))
     return formula("{0} - {1} - tl.log({2})", source, most, total, like=widen(dtype), result=dtype)
 
 
@@ -158,7 +174,7 @@ def _softmax(call: NodeCall) -> Lowered:
     if name == "softmax2d":
         return softmax(source, -3, call.dtype)
     axis = call.option(1, "dim", None)
-    if not isinstance(axis, int) or not source.shape:
+    if not isinstance(axis, int):
         raise NotCovered("without dim")
     source = cast(source, call.dtype) if source.dtype not in FLOATS else source
     if "softmin" in name:
@@ -168,8 +184,11 @@ def _softmax(call: NodeCall) -> Lowered:
 
 def log_sum_exp(source: Tensor, axes: tuple[int, ...], keep: bool, dtype: str) -> Tensor:
     """The logarithm of the sum of exponentials."""
+    if along(source.shape, axes) == 1:
+        return reduce(source, axes, "sum", dtype, keep)
     most, total, _ = find_exponentials(source, axes)
-    found = formula("{0} + tl.log({1})", most, total, like=most.dtype, result=dtype)
+    infinite = 'tl.where(tl.abs({0}) == float("inf"), {0}, {0} + tl.log({1}))'  # whose distance from itself is no number
+    found = formula(infinite, most, total, like=most.dtype, result=dtype)
     return found if keep else reshape(found, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
 
 

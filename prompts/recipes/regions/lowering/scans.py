@@ -9,7 +9,7 @@ from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, N
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import cast, constant, formula, select_where
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce
 from tritonsmith.prompts.recipes.regions.lowering.views import cut, flip, reshape
-from tritonsmith.prompts.recipes.regions.values.indices import Shape
+from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     FLOATS,
     AnchorResult,
@@ -27,8 +27,10 @@ _LONGEST_CHOICE = 256
 """The same where only the first ones are asked for: PyTorch does not sort the others."""
 
 
-def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> AnchorResult:
-    """The running sum or product along an axis."""
+def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> Tensor:
+    """The running sum, product or extreme along an axis, or its elements in order."""
+    if source.size == 1 or source.shape[axis] == 1:
+        return cast(source, dtype)
     found = Scan(shape=source.shape, dtype=dtype, source=source, axes=(axis,), kind=kind, reverse=reverse)
     return AnchorResult(shape=source.shape, dtype=dtype, anchor=found)
 
@@ -50,7 +52,7 @@ def _run_extreme(call: NodeCall) -> Lowered:
     if source.dtype == "bool":
         raise NotCovered("on bool")
     best = scan(source, axis, kind, source.dtype)
-    place = Position(shape=source.shape, dtype="int64", index=lambda at: at[axis])
+    place = Position(shape=source.shape, dtype="int64", index=lambda at: at[axis] if at else ZERO)
     reached = formula("{0} == {1}", source, best, like=source.dtype, result="bool")
     return best, scan(select_where(reached, place, -1, "int64", source.shape), axis, "max", "int64")
 
@@ -65,7 +67,8 @@ def turn_back(flipped: Tensor, axes: tuple[int, ...]) -> Tensor | None:
     if not isinstance(source, TensorView) or source.flipped != axes:
         return None
     turned = scan(source.source, axes[0], flipped.anchor.kind, flipped.dtype, reverse=not flipped.anchor.reverse)
-    turned.anchor.name = f"reverse_{flipped.anchor.name}"
+    if isinstance(turned, AnchorResult):
+        turned.anchor.name = f"reverse_{flipped.anchor.name}"
     return turned
 
 
@@ -130,7 +133,8 @@ def _order(source: Tensor, axis: int, falling: bool, placed: bool = False) -> _O
         key = formula("({0} << 32) | {1}", cast(key, "int64"), place, like="int64")
     rename(key, "key")
     keys = scan(key, axis, "sort", key.dtype)
-    keys.anchor.name = "ordered"
+    if isinstance(keys, AnchorResult):
+        keys.anchor.name = "ordered"
     return _Ordered(source, axis, falling, keys, placed)
 
 

@@ -337,6 +337,12 @@ def _mesh(call: NodeCall) -> Lowered:
     return tuple(expand(one, call.shape) for one in sides)
 
 
+def _expand_all(call: NodeCall) -> Lowered:
+    """`broadcast_tensors`: each tensor in the shape that all have together."""
+    given = call.args[0] if isinstance(call.args[0], list | tuple) else call.args
+    return tuple(expand(one, call.shape) for one in given)
+
+
 def _glance(call: NodeCall) -> Lowered:
     """Attributes that are views: `.T` and `.mT`."""
     source, name = call.tensor(0, "self"), call.get(1, "name")
@@ -364,4 +370,5 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("nn.PixelShuffle", "nn.PixelUnshuffle", "nn.ChannelShuffle"), _shuffle),
     **dict.fromkeys(("pixel_shuffle", "pixel_unshuffle", "channel_shuffle"), _shuffle),
     "glu": _gate, "nn.GLU": _gate, "outer": _spread, "ger": _spread, "meshgrid": _mesh, "getattr": _glance,
+    "broadcast_tensors": _expand_all,
 }  # fmt: skip

@@ -217,6 +217,9 @@ class ForwardReader:
                 return complex(*argument["complex"])
             if "record" in argument:
                 return NamedValues(argument["record"], {key: self._resolve(one) for key, one in argument["fields"].items()})
+            if "mapping" in argument:
+                keys, values = argument["mapping"]
+                return {_make_key(key): self._resolve(one) for key, one in zip(keys, values, strict=True)}
             return {key: self._resolve(one) for key, one in argument.items()}
         if isinstance(argument, list | tuple):
             return [self._resolve(one) for one in argument]
@@ -296,6 +299,11 @@ class ForwardReader:
         if name in ("_assert", "_assert_scalar"):
             return None
         raise NoPlan((name_node(node), node))
+
+
+def _make_key(key: Any) -> Any:
+    """The key of a dict: tuples are written as lists."""
+    return tuple(map(_make_key, key)) if isinstance(key, list) else key
 
 
 def _as_python(argument: Any) -> Any:
