@@ -29,7 +29,7 @@ def find_flash_attention(walk: KernelWalk) -> TraitHit | None:
     """Online softmax around products with values: a running maximum by whose change earlier totals are scaled."""
     for loop in walk.loops.values():
         marks = {mark.kind: mark.line for mark in walk.rescales if mark.loops and mark.loops[-1] == loop.id}
-        if (loop.has_dot or "weighted" in marks) and {"maximum", "exponential", "scaling"} <= marks.keys():
+        if (loop.dotted - loop.reduced or "weighted" in marks) and {"maximum", "exponential", "scaling"} <= marks.keys():
             return TraitHit(
                 name=Trait.HIGH_COMPLEXITY,
                 line=loop.line,

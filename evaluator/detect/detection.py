@@ -64,7 +64,7 @@ def _detect(
     hits: list[TraitHit | None] = []
     codes: list[KernelCode] = []
     walks: dict[str, KernelWalk] = {}
-    for name, node in index.find_kernels().items():
+    for name, node in index.find_kernels(str(call.kernel) for call in launches).items():
         known, calls = _facts_of(name, facts), [call for call in launches if call.kernel == name]
         walk = walks[name] = walk_kernel(index, node, read_constants(index, name, calls, known))
         found = _find_kernel_traits(host.values, walk, known, calls, hardware)
@@ -96,14 +96,13 @@ def _find_kernel_traits(
     convolution, tap_loops = find_direct_convolution(walk)
     if known is not None:
         note_iterations(walk, known.lines)
-    persistent, row = find_loop_traits(walk, serial_loops | tap_loops)
+    transform = find_flash_attention(walk) or find_winograd_transform(walk) or find_fourier_transform(walk)
+    persistent, row = find_loop_traits(walk, serial_loops | tap_loops, transform)
     if known is not None:
         persistent = persistent or find_observed_waits(walk, known)
     grid = find_one_axis_grid(values, walk, known, launches, hardware) if persistent is not None else None
-    transform = find_flash_attention(walk) or find_winograd_transform(walk) or find_fourier_transform(walk)
     if transform is not None:
-        row = convolution = None  # its loops are that algorithm's
-        persistent = None if persistent is not None and persistent.line == transform.line else persistent
+        convolution = None  # its loops are that algorithm's
     shared = find_unsynchronised_sharing(walk, extents)
     if shared is not None and known is not None:
         shared = compare_sharing(shared, walk, known)

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tritonsmith.evaluator.detect.grids import read_launch_arguments
+from tritonsmith.evaluator.detect.kept_state import KeptState
 from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.source.host_calls import Call, HostCalls, LoopSite
 from tritonsmith.evaluator.source.host_things import Frame
@@ -140,8 +141,9 @@ class LoopView:
     def is_independent(self, index: KernelSource, walks: Mapping[str, KernelWalk], call: Call) -> bool:
         """Whether every iteration is proven to work on data of its own: it reads nothing that another one writes."""
         carried = self.find_carried() - self.counters.keys()
+        kept = self._find_kept()
         if call.kernel is None:
-            return not carried and not isinstance(self.loop, ast.While)
+            return not carried and not isinstance(self.loop, ast.While) and not kept.is_read_by(call.node, call.frame)
         reads: list[TensorPart] = []
         writes = list(self._find_host_writes())
         for launch in self.calls:
@@ -151,7 +153,7 @@ class LoopView:
                 return False
             arguments = read_launch_arguments(index, launch)
             given = [(value, launch.frame) for value in arguments.values()]
-            if any(self.depends(value, frame, carried) for value, frame in given):
+            if any(self.depends(value, frame, carried) or kept.is_read_by(value, frame) for value, frame in given):
                 return False
             for access in walks[launch.kernel].accesses:
                 for root in access.address.roots:
@@ -166,6 +168,12 @@ class LoopView:
         return own and all(
             written.fresh or written.text == read.text for written in writes for read in reads if written.base == read.base
         )  # fmt: skip
+
+    def _find_kept(self) -> KeptState:
+        """What iterations leave in attributes and in names of functions around."""
+        entered = {id(call.frame.function): call.frame.function for call in self.calls if call.frame is not self.frame}
+        body = self.loop.body if isinstance(self.loop, ast.For | ast.While) else []
+        return KeptState(self._values, body, [function for function in entered.values() if function is not None])
 
     def _is_indexed(self, access: AccessSite, arguments: Mapping[str, ast.expr], launch: Call) -> bool:
         """Whether a kernel writes where an argument says that differs between iterations."""

@@ -31,14 +31,18 @@ class Reason:
     """It says that a program takes several pieces of work."""
 
 
-def find_loop_traits(walk: KernelWalk, explained: frozenset[int]) -> tuple[TraitHit | None, TraitHit | None]:
+def find_loop_traits(
+    walk: KernelWalk, explained: frozenset[int], transform: TraitHit | None = None
+) -> tuple[TraitHit | None, TraitHit | None]:
     """The persistent loop and the row loop of a kernel.
 
     Args:
         walk: the kernel.
         explained: loops that another label describes better, such as a serial product's.
+        transform: an algorithm of high complexity, whose own loop is no recurrence and whose passes over rows are its own.
     """
     persistent, rows = [], []
+    described = _find_described_loop(walk, transform) if transform is not None else None
     reducing = {loop.bound for loop in walk.loops.values() if _explain_row(walk, loop)}
     for loop in walk.loops.values():
         if loop.polls or loop.trips is not None and loop.trips <= 1:
@@ -46,12 +50,12 @@ def find_loop_traits(walk: KernelWalk, explained: frozenset[int]) -> tuple[Trait
         depth = len(loop.outer)
         found = [
             Reason(depth, loop.line, text, nearest, loop.id, nearest in _OTHER_WORK)
-            for text, nearest in _explain_persistence(walk, loop, reducing)
+            for text, nearest in _explain_persistence(walk, loop, reducing, loop.id == described)
         ]
         persistent += found[:1]
         row = _explain_row(walk, loop)
         many = loop.trips is None or loop.trips > _FEW_TRIPS
-        if not found and row and loop.id not in explained and many and (not loop.has_dot or _scans_beside_dot(walk, loop)):
+        if not found and row and loop.id not in explained and many and (not loop.has_dot or _passes_beside_dot(walk, loop)):
             rows.append(Reason(depth, loop.line, *row, loop.id))
     if not persistent:
         persistent = [Reason(0, poll.line, "waits for other programs") for poll in walk.polls_in(0)]
@@ -59,8 +63,16 @@ def find_loop_traits(walk: KernelWalk, explained: frozenset[int]) -> tuple[Trait
     rows = [reason for reason in rows if not around & set(walk.loops[reason.loop].outer)]
     return (
         _make_hit(walk, Trait.PERSISTENT, persistent, "stays in the kernel"),
-        _make_hit(walk, Trait.ROW_LOOP, rows, "passes over a row"),
+        _make_hit(walk, Trait.ROW_LOOP, rows, "passes over a row") if transform is None else None,
     )
+
+
+def _find_described_loop(walk: KernelWalk, transform: TraitHit) -> int | None:
+    """The loop of an algorithm that stands in a line: the one that begins there, or the innermost around it that hands something on."""
+    if begun := [loop.id for loop in walk.loops.values() if loop.line == transform.line]:
+        return begun[0]
+    around = [walk.loops[number] for number in reversed(walk.loops_at.get(transform.line or 0, ()))]
+    return next((loop.id for loop in around if any((*_explain_registers(walk, loop), *_explain_memory(walk, loop)))), None)
 
 
 def _make_hit(walk: KernelWalk, name: Trait, reasons: list[Reason], what: str) -> TraitHit | None:
@@ -81,15 +93,16 @@ def _choose_nearest(reason: Reason, seen: int | None) -> str:
     return "" if seen > 1 else "ordinary tiles: each program had one in the forward that was run"
 
 
-def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str]) -> Iterator[tuple[str, str]]:
+def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str], described: bool) -> Iterator[tuple[str, str]]:
     if walk.polls_in(loop.id):
         yield "every iteration waits for other programs", ""
     if loop.queue:
         yield "each program takes tiles from a counter until none is left", ""
     if _strides_over_programs(walk, loop):
         yield "each program takes several tiles, as far apart as there are programs", _OTHER_WORK[0]
-    yield from _explain_registers(walk, loop)
-    yield from _explain_memory(walk, loop)
+    if not described:
+        yield from _explain_registers(walk, loop)
+        yield from _explain_memory(walk, loop)
     if _moves_on_from_share(walk, loop):
         yield "each program goes from one piece of work to the next in a share of its own", _OTHER_WORK[1]
     if _takes_share(walk, loop) or loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
@@ -133,8 +146,14 @@ def _explain_row(walk: KernelWalk, loop: Loop) -> tuple[str, str] | None:
     return None
 
 
-def _scans_beside_dot(walk: KernelWalk, loop: Loop) -> bool:
-    """Whether a loop with tl.dot adds up plain numbers and stores them as it goes on: a prefix sum that uses tl.dot within tiles."""
+def _passes_beside_dot(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether a loop with tl.dot passes over a row as well.
+
+    It keeps no more of each product than sums or maxima along an axis, or it adds up plain numbers and stores them as it goes on: a prefix
+    sum that uses tl.dot within tiles.
+    """
+    if loop.reduced and loop.reduced == loop.dotted:
+        return True
     plain = [name for name, use in loop.updates.items() if use <= Use.SUM and name not in loop.dotted]
     return bool(plain) and any(_holds(store, loop, name) for store in _stores(walk, loop) for name in plain)
 
@@ -216,6 +235,9 @@ def takes_work_in_turn(walk: KernelWalk) -> bool:
 
 def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
     """Whether the work of a program lies as far apart as there are programs."""
+    written = any(access.kind != "load" and loop.id in access.loops for access in walk.accesses)
+    if loop.dotted and not written:
+        return False  # the inner dimension of a product, of which each program takes a part
     extents = list(walk.ranges.values())
     addresses = [access.address.form for access in walk.accesses if loop.id in access.loops]
     if any(is_multiple_of_programs(form.coefficient(loop.name)) for form in loop.variables):
@@ -224,12 +246,32 @@ def _strides_over_programs(walk: KernelWalk, loop: Loop) -> bool:
         starts, ends = (any(dep.startswith("program:") for dep in form.deps) for form in (loop.first, loop.last))
         if starts and not ends:
             return True
+    if _stores(walk, loop) and (_leaps_from_program(loop) or any(_counts_through_pool(form, loop) for form in addresses)):
+        return True
     if any(_starts_at_program(form, loop) for form in loop.leaps) and _stores(walk, loop):
         return True
     if not loop.updates and any(_starts_at_program(form, loop) and form.coefficient(loop.name) not in extents for form in loop.counters):
         return bool(_stores(walk, loop))
     unrolled = loop.trips is not None and loop.trips <= _FEW_TRIPS
     return not unrolled and any(_continues_programs(walk, form, loop) for form in addresses)
+
+
+def _leaps_from_program(loop: Loop) -> bool:
+    """Whether a loop begins at a program's number and goes on by a number that is given, which then is that of all programs."""
+    step, last = loop.step.constant if loop.step else None, loop.last
+    begins = any(loop.first.coefficient(dep).constant == 1 for dep in loop.first.deps if dep.startswith("program:"))
+    return begins and step is not None and step > 1 and last is not None and not any(dep.startswith("program:") for dep in last.deps)
+
+
+def _counts_through_pool(address: Polynomial, loop: Loop) -> bool:
+    """Whether places are a program's number plus iterations times a number of programs, by which the work was divided for the bound."""
+    quotients = [symbol for symbol in (loop.last.symbols() if loop.last else ()) if symbol.key.startswith(("FloorDiv", "cdiv"))]
+    pools = [symbol.parts[1] for symbol in quotients if len(symbol.parts) == 2]
+    for form in (address, *(part for symbol in address.all_symbols() for part in symbol.parts)) if pools else ():
+        step, units = form.coefficient(loop.name), [form.coefficient(dep) for dep in form.deps if dep.startswith("program:")]
+        if any(unit.terms and step == unit * pool for unit in units for pool in pools):
+            return True
+    return False
 
 
 def _starts_at_program(form: Polynomial, loop: Loop) -> bool:
@@ -276,6 +318,13 @@ def _is_share(form: Polynomial) -> bool:
     return bool(form.terms) and form.constant is None
 
 
+def _loads_by_pieces(walk: KernelWalk, loop: Loop, axis: str, count: Polynomial) -> bool:
+    """Whether what is loaded is shared out among programs as the results are; the pixels under a window, say, are not."""
+    forms = [access.address.form for access in walk.accesses if access.kind == "load" and loop.id in access.loops]
+    moving = ((form.coefficient(f"program:{axis}"), form.coefficient(loop.name)) for form in forms)
+    return all(share == piece * count for share, piece in moving if share.terms and piece.terms)
+
+
 def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:
     """Whether programs have equal shares of the work, and each iteration stores a piece of its own."""
     if loop.last is None or loop.last.constant is not None or (loop.step.constant if loop.step else None) != 1:
@@ -286,7 +335,8 @@ def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:
             continue
         for axis in walk.program_axes:
             share = store.address.form.coefficient(f"program:{axis}")
-            if share.terms and share in (piece * loop.last, piece * (loop.last - loop.first)):
+            counts = (loop.last, loop.last - loop.first)
+            if share.terms and any(share == piece * count and _loads_by_pieces(walk, loop, axis, count) for count in counts):
                 return True
             if _is_share(loop.first.coefficient(f"program:{axis}")) and f"program:{axis}" in loop.last.deps:
                 return True

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
+from itertools import permutations
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.source.forms import Polynomial, find_multiple
+from tritonsmith.evaluator.source.forms import ZERO, Polynomial, Symbol, find_multiple, make_symbol
 from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop, Use
 
 Extents = tuple[int | None, int | None, int | None]
@@ -48,11 +49,11 @@ def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit 
 
 
 def _swaps(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
-    """Whether a program changes two parts of a buffer over: it loads both and stores both, for the elements of a mask."""
+    """Whether a program changes two parts of a buffer over: it loads both and stores both, for some elements or in some programs."""
     pair = {store.address.form, load.address.form}
     same = [access for access in walk.accesses if access.address.roots == store.address.roots and access.kind != "atomic"]
     loads = {access.address.form for access in same if access.kind == "load"}
-    stores = {access.address.form for access in same if access.kind == "store" and access.masked}
+    stores = {access.address.form for access in same if access.kind == "store" and (access.mask is not None or access.guards)}
     return len(pair) == 2 and loads == stores == pair
 
 
@@ -111,6 +112,10 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "stored by some programs only", "loaded by others too"
     elif not tiles and store.address.form == load.address.form and _differs(walk, store):
         yield "stored by all programs, each with a value of its own,", "loaded by all programs"
+    elif beside and store.address.form == load.address.form and any(-guard in load.guards for guard in store.guards):
+        yield "stored by some programs", "loaded by the others"
+    elif any(_looks_up(store.address.form, load.address.form, part) for part in tiles if part.isdigit()):
+        yield "stored by tile of each program", "loaded at places that come from memory"
     elif _adds_at_loaded_places(store, load):
         yield "added to by load and store, at places that come from memory,", "loaded for it"
     elif tiles and _reads_neighbours(walk, store, load):
@@ -131,6 +136,13 @@ def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
         return False
     rest = (loaded - stored).split("program", "range", "loop", "carried")[1]
     return unit == other.scaled(-1) or not rest.terms
+
+
+def _looks_up(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
+    """Whether a program stores its own tile and loads where numbers say that it has loaded, which may lie in any tile."""
+    own, other = stored.coefficient(f"program:{axis}"), loaded.coefficient(f"program:{axis}")
+    chased = [symbol for symbol in loaded.symbols() if symbol.key.startswith("loaded") and symbol.is_place()]
+    return bool(own.terms and chased) and not other.terms
 
 
 def _adds_at_loaded_places(store: AccessSite, load: AccessSite) -> bool:
@@ -183,18 +195,37 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
         if any(symbol.kind == "opaque" for symbol in moved):
             return True
     units = [stored.coefficient(symbol.name) for symbol in set(stored.symbols()) if symbol.kind == "program"]
-    units += [
-        unit
-        for symbol in set(stored.symbols())
-        if symbol.kind == "range"
-        for unit in [stored.coefficient(symbol.name)]
-        if unit * walk.ranges[symbol.name] in units
-    ]
+    tiled = [
+        symbol for symbol in set(stored.symbols())
+        if symbol.kind == "range" and stored.coefficient(symbol.name) * walk.ranges[symbol.name] in units
+    ]  # fmt: skip
     steps = [stored.coefficient(name) for name in sorted(loops)]
     moved_by = [apart] + [apart - step.scaled(times) for step in steps if step.terms for times in _STEPS_BACK if times]
-    if any(not rest.terms for rest in moved_by):
+    elements = [stored.coefficient(symbol.name) for symbol in tiled]
+    same = any(not rest.terms for rest in moved_by)
+    if same and not _reaches_by_steps(loaded - stored, elements):
         return False
-    return any(find_multiple(rest, unit) for rest in moved_by for unit in units if unit.terms)
+    if any(_is_kept_inside(load, loaded - stored, symbol, walk.ranges[symbol.name]) for symbol in tiled):
+        return False
+    return same or any(find_multiple(rest, unit) for rest in moved_by for unit in (*units, *elements) if unit.terms)
+
+
+def _reaches_by_steps(apart: Polynomial, units: list[Polynomial]) -> bool:
+    """Whether the way between two places is a number of elements that changes from one iteration to the next, such as one that doubles."""
+    changing = [symbol for symbol in apart.symbols() if symbol.kind == "carried" or symbol.key.startswith(("LShift", "Pow"))]
+    own = [symbol.name for symbol in changing if not symbol.is_place()]
+    return any(apart.coefficient(name) in (unit, unit.scaled(-1)) for name in own for unit in units)
+
+
+def _is_kept_inside(load: AccessSite, apart: Polynomial, element: Symbol, extent: Polynomial) -> bool:
+    """Whether a mask keeps elements that lie some places on within the own tile, as `i >= 1` does for `i - 1` where i begins at 0."""
+    signs = {number > 0 for _, number in apart.terms}
+    if load.mask is None or len(signs) != 1:
+        return False
+    moved = make_symbol(element.kind, element.key) + apart - (extent if signs == {True} else ZERO)
+    own = [symbol for symbol in load.mask.all_symbols() if not any(dep.startswith("program:") for dep in symbol.deps)]
+    sides = [pair for symbol in own if symbol.key.startswith("Compare") and len(symbol.parts) == 2 for pair in permutations(symbol.parts)]
+    return any((rest := (left - right - moved).constant) is not None and abs(rest) <= 1 for left, right in sides)
 
 
 def _is_place(deps: frozenset[str]) -> bool:

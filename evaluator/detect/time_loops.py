@@ -35,8 +35,9 @@ def find_time_loop(
 ) -> TraitHit | None:
     """A loop in host code that launches once per step.
 
-    With facts of the launches, a loop counts when its kernel is launched far more often than the reference has layers. Without them it
-    counts when it runs along an axis of an input, step by step, and an iteration may read what the one before wrote.
+    With facts of the launches, a loop counts when its kernel is launched far more often than the reference has layers. Without them, or
+    with few launches, as at a small size, it counts when it runs along an axis of an input, step by step, and an iteration may read what
+    the one before wrote.
     """
     counted = {kernel.name: kernel.launches for kernel in facts.kernels} if facts is not None else {}
     layers = _count_layers(task)
@@ -51,7 +52,8 @@ def find_time_loop(
                 loop = call.loops[-1].loop
                 where = f"{call.kernel} is launched {launches} times per forward, from the Python loop in line {loop.lineno}"
                 return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({describe_loop(loop)})")
-            continue
+            if launches <= max(1, layers):
+                continue
         for site in reversed(call.loops):
             if loops.runs_over_time(site) and not loops.view(site).is_independent(index, walks, call):
                 what = f"launches {call.kernel}" if call.kernel else f"calls {ast.unparse(call.node.func)}"
@@ -90,6 +92,8 @@ class TimeLoops:
     def runs_over_time(self, site: LoopSite) -> bool:
         """Whether a loop runs along an axis of an input, one step at a time."""
         view = self.view(site)
+        if self._takes_steps(view):
+            return True
         if isinstance(site.loop, ast.While):
             asked = list(_find_conditions(site.loop))
             bounded = any(self.tensors.is_extent(side, site.frame) for side in asked)
@@ -101,6 +105,17 @@ class TimeLoops:
         if any(self.tensors.rests_on_model(head.over, site.frame) for head in fixed):
             return False  # over layers or weights
         return any(self._head_runs_over_time(view, head) for head in heads)
+
+    def _takes_steps(self, view: LoopView) -> bool:
+        """Whether iterations take the next step each from an iterator or a queue: next(steps), steps.popleft()."""
+        for part in ast.walk(view.loop):
+            if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "next" and part.args:
+                if self._gives_steps(part.args[0], view.frame):
+                    return True
+            elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in ("pop", "popleft"):
+                if self._gives_steps(part.func.value, view.frame):
+                    return True
+        return False
 
     def _head_runs_over_time(self, view: LoopView, head: Head) -> bool:
         found = self._find_range(head.over, view.frame)

@@ -107,9 +107,9 @@ class KernelSource:
             parts = node.args[:1]
         return next((name for part in parts if (name := self.find_jit(part))), None)
 
-    def find_kernels(self) -> dict[str, ast.FunctionDef]:
-        """Jit functions that are launched; where none is, those that no other jit function calls."""
-        launched = {name for call in self.calls if (name := self.find_launched_kernel(call))}
+    def find_kernels(self, launched: Iterable[str] = ()) -> dict[str, ast.FunctionDef]:
+        """Jit functions that are launched, also by calls that somebody else followed; where none is, those that no other one calls."""
+        launched = {*launched, *(name for call in self.calls if (name := self.find_launched_kernel(call)))}
         launched |= set(self.kernel_aliases.values()) & self.jit.keys() if launched else set()
         if not launched:
             called = {call.func.id for node in self.jit.values() for call in calls_of(node) if isinstance(call.func, ast.Name)}

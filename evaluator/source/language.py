@@ -232,8 +232,8 @@ class Language:
     ) -> None:
         guards = self._notes.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
         arrived = self._notes.after_arrival or masked.atomic
-        notes, only = self._notes, masked != NOTHING
-        notes.note_access(AccessSite(kind, line, address, value, notes.loops, frozenset(guards), notes.sides, swaps, arrived, only))
+        notes, mask = self._notes, masked.form if masked != NOTHING else None
+        notes.note_access(AccessSite(kind, line, address, value, notes.loops, frozenset(guards), notes.sides, swaps, arrived, mask))
 
 
 def _choose_by(condition: Value) -> Value:

@@ -46,13 +46,15 @@ def read_loop_test(test: ast.expr, loop: Loop, env: Env, evaluate: Evaluate) -> 
         if not isinstance(part, ast.Compare) or len(part.comparators) != 1:
             continue
         for left, right in ((part.left, part.comparators[0]), (part.comparators[0], part.left)):
-            value = evaluate(left, env)
-            if value.form in loop.variables:
-                loop.step = value.form.coefficient(loop.name)
-                loop.first = value.form - loop.step * make_symbol("loop", str(loop.id))
-                loop.last = evaluate(right, env).form
-                loop.bound = ast.unparse(right)
-                return
+            form = evaluate(left, env).form
+            for variable in loop.variables:
+                ahead = form - variable  # `while i + 1 < n`
+                if ahead.constant is not None:
+                    loop.step = variable.coefficient(loop.name)
+                    loop.first = variable - loop.step * make_symbol("loop", str(loop.id))
+                    loop.last = evaluate(right, env).form - ahead
+                    loop.bound = ast.unparse(right)
+                    return
 
 
 def note_trips(loop: Loop) -> None:
@@ -122,6 +124,7 @@ def read_updates(loop: Loop, left: dict[str, Value]) -> None:
     loop.updates = {name: edges[name, name] for name in names if (name, name) in edges and _rests_on_data(loop, left[name])}
     loop.tiles = {name for name in loop.updates if left[name].rank > 0}
     loop.dotted = {name for name in loop.updates if left[name].dotted}
+    loop.reduced = {name for name in loop.dotted if left[name].rank < 2}
 
 
 def _rests_on_data(loop: Loop, value: Value) -> bool:

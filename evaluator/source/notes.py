@@ -49,6 +49,7 @@ class WalkNotes:
         """A sum, difference or product of two values."""
         if name in ("Add", "Sub", "Mult"):
             self._facts.operations[signature] = (name, first.signature, second.signature, line)
+            self._facts.loops_at[line] = self.loops
         if name == "Mult":
             self.note_gates(first, second)
             self._facts.factors[signature] = first, second

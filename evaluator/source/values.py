@@ -160,6 +160,8 @@ class Loop:
     """Those of them that are tiles, and no single numbers."""
     dotted: set[str] = field(default_factory=set)
     """Those of them that rest on products of tiles."""
+    reduced: set[str] = field(default_factory=set)
+    """Those of the latter that are no such tiles any more, but sums or maxima along an axis."""
     gated: set[str] = field(default_factory=set)
     """Names that are multiplied by what the iteration loads."""
     mixed: set[str] = field(default_factory=set)
@@ -201,8 +203,8 @@ class AccessSite:
     """What a compare-and-swap compares with and writes."""
     after_arrival: bool = False
     """Stands under a condition about what an atomic gave back."""
-    masked: bool = False
-    """Only some elements are touched."""
+    mask: Polynomial | None = None
+    """The condition under which an element is touched; None for all elements."""
 
 
 @dataclass(frozen=True)
@@ -249,6 +251,8 @@ class KernelWalk:
     rescales: list[Rescale] = field(default_factory=list)
     operations: dict[int, tuple[str, int, int, int]] = field(default_factory=dict)
     """By signature: sums, differences and products with the signatures of both sides and the line."""
+    loops_at: dict[int, tuple[int, ...]] = field(default_factory=dict)
+    """By line: loops around a sum, difference or product, outermost first."""
     factors: dict[int, tuple[Value, Value]] = field(default_factory=dict)
     """By signature: both factors of a product."""
     differences: dict[int, tuple[Value, Value]] = field(default_factory=dict)
