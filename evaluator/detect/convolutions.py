@@ -146,10 +146,10 @@ def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[Symbol]:
     Both then have the same factor up to a stride of the place and a dilation of the tap, and the stride is not the length of the loop:
     where it is, the loop runs along an axis of its own. Names for these count only beside a common factor, or one may be a row's length.
     """
-    inside = (part for symbol in form.symbols() if symbol.kind == "opaque" and loop.name in symbol.deps for part in symbol.parts)
+    inside = (part for symbol in form.all_symbols() if symbol.kind == "opaque" and loop.name in symbol.deps for part in symbol.parts)
     found = {place for part in inside if _mixes(part, loop) for place in find_sliding(walk, part, loop)}
     if found:
-        return found  # a quotient by the stride, as in a transposed convolution
+        return found  # a quotient by the stride, as in a transposed convolution, or a place that is kept within an edge
     over, tiles = _find_tiles(walk, form, loop), _find_tile_programs(walk, form)
     moving = over or {loop.name}  # taps in tiles: their elements are the taps
     taps = [(symbols, number) for symbols, number in form.terms if any(moving & symbol.all_deps for symbol in symbols)]

@@ -54,7 +54,8 @@ def _swaps(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
     same = [access for access in walk.accesses if access.address.roots == store.address.roots and access.kind != "atomic"]
     loads = {access.address.form for access in same if access.kind == "load"}
     stores = {access.address.form for access in same if access.kind == "store" and (access.mask is not None or access.guards)}
-    return len(pair) == 2 and loads == stores == pair
+    regrouped = any(_moves_a_little(walk, form, store.loops) for form in pair)
+    return len(pair) == 2 and loads == stores == pair and not regrouped
 
 
 def _find_nearest(how: str, repeated: bool) -> str:
@@ -195,12 +196,11 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
         if any(symbol.kind == "opaque" for symbol in moved):
             return True
     units = [stored.coefficient(symbol.name) for symbol in set(stored.symbols()) if symbol.kind == "program"]
-    tiled = [
-        symbol for symbol in set(stored.symbols())
-        if symbol.kind == "range" and stored.coefficient(symbol.name) * walk.ranges[symbol.name] in units
-    ]  # fmt: skip
+    tiled = _find_tiled(walk, stored)
     steps = [stored.coefficient(name) for name in sorted(loops)]
     moved_by = [apart] + [apart - step.scaled(times) for step in steps if step.terms for times in _STEPS_BACK if times]
+    if _moves_a_little(walk, stored, tuple(loop for loop in store.loops if loop in load.loops)):
+        return True
     elements = [stored.coefficient(symbol.name) for symbol in tiled]
     same = any(not rest.terms for rest in moved_by)
     if same and not _reaches_by_steps(loaded - stored, elements):
@@ -208,6 +208,22 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
     if any(_is_kept_inside(load, loaded - stored, symbol, walk.ranges[symbol.name]) for symbol in tiled):
         return False
     return same or any(find_multiple(rest, unit) for rest in moved_by for unit in (*units, *elements) if unit.terms)
+
+
+def _find_tiled(walk: KernelWalk, form: Polynomial) -> list[Symbol]:
+    """Ranges of elements that lie side by side from one program to the next."""
+    symbols = set(form.symbols())
+    units = [form.coefficient(symbol.name) for symbol in symbols if symbol.kind == "program"]
+    return [each for each in symbols if each.kind == "range" and form.coefficient(each.name) * walk.ranges[each.name] in units]
+
+
+def _moves_a_little(walk: KernelWalk, form: Polynomial, loops: tuple[int, ...]) -> bool:
+    """Whether tiles move to and fro by less than their elements' distance from one iteration to the next, so that their ends meet."""
+    names = {f"loop:{loop}" for loop in loops}
+    turning = [symbol for symbol in form.symbols() if symbol.kind == "opaque" and names & symbol.deps and not symbol.is_place()]
+    amounts = [form.coefficient(symbol.name).constant for symbol in turning]
+    apart = [form.coefficient(symbol.name).constant for symbol in _find_tiled(walk, form)]
+    return any(moved and unit and abs(moved) <= abs(unit) for moved in amounts for unit in apart)
 
 
 def _reaches_by_steps(apart: Polynomial, units: list[Polynomial]) -> bool:
