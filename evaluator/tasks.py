@@ -126,6 +126,11 @@ def declared_shapes(task: Task) -> tuple[Shape, ...]:
     return _shapes(path, tree, _literals(tree))
 
 
+def find_value(task: Task, name: str) -> object:
+    """What a module-level name is set to at the task's size; Ellipsis where the file computes it."""
+    return task.overrides.get(name, _literals(_parse(Path(task.path), task.source)).get(name, ...))
+
+
 def parse_overrides(settings: Iterable[str]) -> dict[str, SizeValue]:
     """`["seq_len=16", "activation=relu"]` as a dict; numbers and booleans are read as such. Raises UsageError."""
     result: dict[str, SizeValue] = {}

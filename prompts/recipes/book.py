@@ -6,11 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.schema import Hardware, OpNode, Task, TaskFacts
-from tritonsmith.evaluator.tasks import declared_shapes
+from tritonsmith.evaluator.tasks import at_shape, declared_shapes
 from tritonsmith.prompts.recipes.chain.product_recipes import PRODUCT
 from tritonsmith.prompts.recipes.chain.recipes import POINTWISE
 from tritonsmith.prompts.recipes.convnet.recipes import CONVNET
-from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan
+from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, NoSize
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 from tritonsmith.prompts.recipes.recurrent.recipes import RECURRENT
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
@@ -68,6 +68,8 @@ def _try_families(task: Task, facts: TaskFacts, hardware: Hardware) -> Iterator[
             plan = family.read(task, facts)
         except NoPlan:
             continue
+        if not all(family.covers(plan, at_shape(task, other.sizes), other) for other in facts.other_shapes if other.ops):
+            continue
         found = Match(plan, tuple(recipe for recipe in family.recipes if recipe.defaults(plan, hardware, task.precision) is not None))
         seconds = family.predict(plan, hardware, task.precision) if found.recipes and not several else None
         if seconds is None:
@@ -81,9 +83,9 @@ def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
     """What of a task no recipe can write, in forward's order, with the lines of the task that ask for it."""
     if obstacle := _find_obstacle(task, facts):
         return f"this forward ({obstacle})"
-    reasons = [missing for family in _list_families(facts) if (missing := _find_missing(family, task, facts))]
-    if reasons:
-        missing = min(reasons, key=len)  # the family that can nearly write it
+    reasons = [reason for family in _list_families(facts) if (reason := _find_reason(family, task, facts)) is not None and reason.missing]
+    if reasons:  # of the family that can nearly write it
+        missing = min(reasons, key=lambda reason: (not isinstance(reason, NoSize), len(reason.missing))).missing
         first = {what: node for what, node in reversed(missing)}
         named = [_quote(task, what, first[what]) for what in dict.fromkeys(what for what, _ in missing)]
         return ", ".join(named[:_MOST_NAMED]) + (f" and {len(named) - _MOST_NAMED} more" if len(named) > _MOST_NAMED else "")
@@ -92,13 +94,13 @@ def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
     return f"this task that fits {hardware.name}"
 
 
-def _find_missing(family: RecipeFamily, task: Task, facts: TaskFacts) -> tuple[tuple[str, OpNode | None], ...]:
-    """What a family cannot write; nothing where the task is of another family altogether."""
+def _find_reason(family: RecipeFamily, task: Task, facts: TaskFacts) -> NoPlan | None:
+    """Why a family cannot write a task; without anything missing where the task is of another family altogether."""
     try:
         family.read(task, facts)
     except NoPlan as reason:
-        return reason.missing
-    return ()
+        return reason
+    return None
 
 
 def _list_families(facts: TaskFacts) -> tuple[RecipeFamily, ...]:

@@ -55,6 +55,10 @@ class NoPlan(Exception):
         self.missing = missing
 
 
+class NoSize(NoPlan):
+    """The family can write the task at its own size, and not at every one that it declares."""
+
+
 _SYMBOLS = {
     "add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "neg": "-",
     "matmul": "@", "mod": "%", "floordiv": "//", "getitem": "[]", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "eq": "==", "ne": "!=",

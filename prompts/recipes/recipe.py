@@ -122,6 +122,8 @@ class RecipeFamily:
     """Whether its kernels also write what forward leaves in buffers, such as running statistics."""
     misses_writes: bool = False
     """Whether its reader takes a tensor that was written in place, and is read again, as it was before."""
+    covers: Callable[[KernelPlan, Task, TaskFacts], bool] = lambda plan, task, facts: True
+    """Whether kernels of a plan are right for the task at another size too, whose facts these are."""
     predict: Callable[[KernelPlan, Hardware, PrecisionClass], float | None] = lambda plan, hardware, precision: None
     """Seconds of a call by its best recipe, to choose among families that can write a task; None where the first of these shall."""
 

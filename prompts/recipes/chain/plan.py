@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts
@@ -42,6 +43,19 @@ class ChainPlan(KernelPlan):
     elements: int = 0
     """Of the result."""
     flops: float = 0.0
+
+
+_OF_SIZE = {"elements", "flops", "rows", "product_flops"}
+"""What a plan tells of the task's size, and its kernels do not depend on."""
+
+
+def covers_chain(read: Callable[[Task, TaskFacts], ChainPlan], plan: KernelPlan, task: Task, facts: TaskFacts) -> bool:
+    """Whether a plan's kernels are those for the task at another size: forward takes the rest from its inputs."""
+    try:
+        other = read(task, facts)
+    except NoPlan:
+        return False
+    return plan.model_dump(exclude=_OF_SIZE) == other.model_dump(exclude=_OF_SIZE)
 
 
 def read_plain_chain(task: Task, facts: TaskFacts) -> ChainPlan:

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 from tritonsmith.evaluator.estimate import TRITON_CALL
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.chain.example import PRODUCT_EXAMPLE
-from tritonsmith.prompts.recipes.chain.plan import DTYPES
+from tritonsmith.prompts.recipes.chain.plan import DTYPES, covers_chain
 from tritonsmith.prompts.recipes.chain.product import ProductPlan, read_product
 from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.measured import Measured, middle
@@ -167,6 +169,7 @@ PRODUCT = RecipeFamily(
     "`nn.Linear`, `F.linear`, `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `baddbmm` or an `einsum` with one summed index. The operands' "
     "axes may be exchanged by `t`, `transpose`, `permute`, `T` or `mT`. Elementwise operations may stand ahead of one operand",
     read=read_product,
+    covers=partial(covers_chain, read_product),
     recipes=(
         Recipe(
             name="product",

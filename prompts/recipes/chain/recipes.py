@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from tritonsmith.evaluator.schema import Hardware, Stage
 from tritonsmith.prompts.recipes.chain.example import POINTWISE_EXAMPLE
-from tritonsmith.prompts.recipes.chain.plan import DTYPES, read_plain_chain
+from tritonsmith.prompts.recipes.chain.plan import DTYPES, covers_chain, read_plain_chain
 from tritonsmith.prompts.recipes.kinds import Family
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 
@@ -25,6 +26,7 @@ POINTWISE = RecipeFamily(
     name="pointwise",
     writes=f"elementwise operations on tensors ({', '.join(DTYPES)}) that broadcast to one result",
     read=read_plain_chain,
+    covers=partial(covers_chain, read_plain_chain),
     recipes=(
         Recipe(
             name="pointwise",

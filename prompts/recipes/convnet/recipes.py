@@ -13,7 +13,7 @@ Algorithm for Computing Sample Variances" (1979).
 from __future__ import annotations
 
 from tritonsmith.evaluator.estimate import TRITON_CALL
-from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.convnet.costs import predict_network
@@ -154,12 +154,19 @@ def _predict(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) ->
     return predict_network(plan, hardware, precision, bool(_defaults(plan, hardware, precision)["replayed"]))
 
 
+def _covers(plan: KernelPlan, task: Task, facts: TaskFacts) -> bool:
+    """Images of one size in any number, and any number of classes."""
+    assert isinstance(plan, NetworkPlan)
+    return any(spec is not None and spec.shape[1:] == plan.input_shape for spec in facts.inputs)
+
+
 CONVNET = RecipeFamily(
     name="convnet",
     writes=f"networks of `nn.Conv2d` ({', '.join(DTYPES)}) with any stride, padding, dilation and groups. Next to it stand "
     "`nn.BatchNorm2d`, elementwise functions, sums of two branches, max and average pooling, `flatten` and `nn.Linear`. In training mode a "
     "batch norm takes the batch's statistics and must follow a convolution",
     read=read_network,
+    covers=_covers,
     recipes=(LIBRARY, PRODUCTS),
     example=EXAMPLE,
     kind=Family.CONVOLUTION,

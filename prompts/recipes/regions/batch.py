@@ -57,6 +57,17 @@ class FreeAxis:
         return tuple(cut_forward(self.forward.stored))
 
 
+    def takes(self, facts: TaskFacts, others: TaskFacts) -> bool:
+        """Whether the inputs of another size differ in nothing but this axis, which is not too long there."""
+        holders = [node.target for node in facts.ops if node.op == "placeholder"]
+        sizes = set()
+        for name, spec, other in zip(holders, facts.inputs, others.inputs, strict=False):
+            if name in self.names and spec is not None and other is not None and spec.shape[1:] == other.shape[1:] and other.shape:
+                sizes.add(other.shape[0])
+            elif spec != other:
+                return False
+        return len(facts.inputs) == len(others.inputs) and len(sizes) == 1 and max(sizes) <= self.longer
+
 def find_batch(
     facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], called: Collection[str], several: bool
 ) -> FreeAxis | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 from functools import cached_property
 
@@ -9,11 +10,10 @@ from pydantic import Field
 
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
-from tritonsmith.evaluator.tasks import declared_shapes
+from tritonsmith.evaluator.tasks import declared_shapes, find_value
 from tritonsmith.prompts.recipes.builder import table_lines, write_builder
 from tritonsmith.prompts.recipes.constructor import made_for
-from tritonsmith.prompts.recipes.members import assign, complete_members, parent_lines
-from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, name_starred
+from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, NoSize, name_starred
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
@@ -27,6 +27,9 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     WorkRegion,
 )
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, read_forward
+from tritonsmith.prompts.recipes.regions.shapes.joining import SizedText, join_texts
+from tritonsmith.prompts.recipes.regions.shapes.members import Members, list_constructors, rename_constants, write_members
+from tritonsmith.prompts.recipes.regions.shapes.variants import read_others, resemble, varies_in_front
 from tritonsmith.prompts.recipes.regions.shares import leaves_all_to_library, list_layers, list_products
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, MatrixProduct, Reduction
@@ -52,13 +55,27 @@ class RegionPlan(KernelPlan):
     training: bool = False
     precision: PrecisionClass = PrecisionClass.IEEE
     several: bool = False
-    """Whether the task declares further sizes."""
+    """Whether the task declares further sizes of the leading axis."""
+    others: tuple[RegionPlan, ...] = ()
+    """For sizes that the task declares, and that kernels for its own do not take."""
+    sizes: dict[str, int] = Field(default_factory=dict)
+    """What the task calls those sizes, with their values here."""
+    constructors: tuple[dict[str, str], ...] = ()
+    """The sets of arguments that the module may be made with; `fixed` is the first of them."""
+    made: int = 0
+    """Which of them it is for."""
+    tables: tuple[str, ...] = ()
+    """Lines that keep tensors which no state holds."""
+    renamed: dict[str, str] = Field(default_factory=dict)
+    """Names of tensors of numbers, where the module for all sizes has others for them."""
     given: tuple[str, ...] = ()
     """The tensors among forward's arguments."""
     wrong_shapes: str = ""
     """Whether forward got other shapes than the task's."""
     wrong_types: str = ""
     """Whether it got other types, or tensors of another device."""
+    right: str = ""
+    """Whether it got the types, device and values that are right for every size."""
     made_for: str = ""
     """What they are made for, in words."""
     wrong_values: str = ""
@@ -89,6 +106,27 @@ class RegionPlan(KernelPlan):
         return self._cut[1]
 
     @property
+    def all_sizes(self) -> tuple[RegionPlan, ...]:
+        """This plan, and those for other sizes."""
+        return self, *self.others
+
+    @property
+    def constants(self) -> dict[str, str]:
+        """Tensors of numbers that forward writes out: by the call that makes one its name."""
+        return {text: one.name for text, one in self.forward.constants.items()}
+
+    def count_calls(self, facts: TaskFacts) -> dict[str, float]:
+        """What its PyTorch calls compute, by node."""
+        flops = {node.name: node.flops for node in facts.ops}
+        names = [region.call.name for region in self.regions if isinstance(region, CallRegion)]
+        return {name: flops[name] for name in names if name in flops}
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The arguments of forward that the task gives."""
+        return tuple(one.source for one in self.forward.inputs)
+
+    @property
     def attentions(self) -> tuple[Attention, ...]:
         """The attentions that it has kernels for."""
         return tuple(region.attention for region in self.regions if isinstance(region, AttentionRegion))
@@ -101,13 +139,15 @@ class RegionPlan(KernelPlan):
     @property
     def calls(self) -> tuple[str, ...]:
         """What stays a PyTorch call, each once, in forward's order."""
-        return tuple(dict.fromkeys(region.call.says for region in self.regions if isinstance(region, CallRegion)))
+        regions = [region for plan in self.all_sizes for region in plan.regions]
+        return tuple(dict.fromkeys(region.call.says for region in regions if isinstance(region, CallRegion)))
 
     @property
     def headline(self) -> str:
         """What the module is, in a sentence or two."""
         number = len({names[-1] for names in self.kernel_names if names})
-        kernels = f"The reference's forward in {number} {'kernel' if number == 1 else 'kernels'}."
+        sizes = f", for {len(self.all_sizes)} sizes of its inputs" if self.others else ""
+        kernels = f"The reference's forward in {number} {'kernel' if number == 1 else 'kernels'}{sizes}."
         return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
 
     @cached_property
@@ -120,18 +160,59 @@ class RegionPlan(KernelPlan):
         """For each region: the names of its kernels."""
         return self.write(PLAIN).names
 
+    @cached_property
+    def free(self) -> FreeAxis | None:
+        """The same where the text for plain settings takes any size of it."""
+        return self._write_alone(PLAIN)[1]
+
+    def takes(self, facts: TaskFacts) -> bool:
+        """Whether the kernels for this size are right at another one: at an equal one, or at one of another leading axis."""
+        if not self._is_made_alike(facts) or not resemble(self.facts.ops, facts.ops):
+            return False
+        if self.facts.inputs == facts.inputs:
+            return self.facts.ops == tuple(map(strip_node, facts.ops))
+        return self.free is not None and self.free.takes(self.facts, facts)
+
+    def resembles(self, facts: TaskFacts) -> bool:
+        """Whether nothing that the module is given tells another size from its own."""
+        return self._is_made_alike(facts) and self.facts.inputs == facts.inputs
+
+    def _is_made_alike(self, facts: TaskFacts) -> bool:
+        return self.facts.init_inputs == facts.init_inputs and self.facts.values == facts.values
+
     def write(self, settings: Settings) -> ModuleText:
-        """The text of its regions: for any size of the leading axis where no kernel depends on it."""
-        taken = {argument.partition("=")[0] for argument in self.arguments.split(", ")} | {*self.given}
+        """The text of its regions: for every size that the task declares, and for any of the leading axis where no kernel depends on it."""
+        if not self.others:
+            text, free = self._write_alone(settings)
+            shapes, words = describe_free(self.facts, free) if free is not None else ("", "")
+            return self._guard(text, shapes, f"{words} on a CUDA device") if free else self._guard(text, self.wrong_shapes, self.made_for)
+        names = {name: tuple(plan.sizes.get(name, 0) for plan in self.all_sizes) for name in self.sizes}
+        texts = [plan.write_sized(settings) for plan in self.all_sizes]
+        joined = join_texts(texts, names, {*self._taken, *self.passed}, len(self.constructors))
+        return self._guard(joined, joined.wrong, f"{joined.made_for} on a CUDA device")
+
+    def write_sized(self, settings: Settings) -> SizedText:
+        """The text for this size alone, with what it is for."""
+        text, free = self._write_alone(settings)
+        for old, new in self.renamed.items():
+            lines = [re.sub(rf"\bself\.{old}\b", f"self.{new}", line) for line in (*text.forward, text.returned)]
+            text = replace(text, forward=lines[:-1], returned=lines[-1])
+        held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
+        return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made)
+
+    @property
+    def _taken(self) -> set[str]:
+        return {argument.partition("=")[0] for argument in self.arguments.split(", ")} | {*self.given}
+
+    def _write_alone(self, settings: Settings) -> tuple[ModuleText, FreeAxis | None]:
+        """The text for this size, and the leading axis where it takes any size of that."""
         if self.batch is not None and pair_regions(self.regions, self.batch):
-            own = write_regions(self.regions, self.forward, settings, taken)
-            free = write_free(own, self.batch, settings, taken)
+            own = write_regions(self.regions, self.forward, settings, self._taken)
+            free = write_free(own, self.batch, settings, self._taken)
             if free is not None:
-                shapes, words = describe_free(self.facts, self.batch)
-                return self._guard(free, shapes, f"{words} on a CUDA device")
+                return free, self.batch
             fix_sizes(self.regions)
-        text = write_regions(self.regions, self.forward, settings, taken)
-        return self._guard(text, self.wrong_shapes, self.made_for)
+        return write_regions(self.regions, self.forward, settings, self._taken), None
 
     def _guard(self, text: ModuleText, wrong_shapes: str, words: str) -> ModuleText:
         """The text with what forward refuses."""
@@ -194,53 +275,75 @@ def _guard_values(facts: TaskFacts, forward: Forward) -> tuple[str, dict[str, st
 
 
 def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
-    """The plan of any forward of which at least one region has a kernel. Raises NoPlan."""
+    """The plan of any forward of which at least one region has a kernel, for every size that the task declares. Raises NoPlan."""
+    several = varies_in_front(facts) if facts.other_shapes else bool(declared_shapes(task))
+    own = _read_size(task, facts, several)
+    nodes = {node.name: node for node in facts.ops}
+    if not own.kernels:
+        raise NoPlan(*((region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)))
+    plans = (own, *read_others(task, facts, own, lambda at, other: _read_size(at, other, several)))
+    members = [Members(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
+    constructors = list_constructors(members)
+    builders = {one.builder for one in plans if one.builder}
+    if len(builders) > 1 or len({one.arguments for one in plans}) > 1:
+        raise NoSize(("sizes that SHAPES declares whose constructor, or arguments of forward, differ", None))
+    others = [
+        one.model_copy(update={"renamed": names, "made": constructors.index(one.fixed)})
+        for one, names in zip(plans, rename_constants(members), strict=True)
+    ]  # fmt: skip
+    return own.model_copy(update={
+        "members": write_members(members), "call_flops": own.count_calls(facts), "constructors": tuple(constructors),
+        "builder": "".join(builders), "others": tuple(others[1:]),
+    })  # fmt: skip
+
+
+def _read_size(task: Task, facts: TaskFacts, several: bool) -> RegionPlan:
+    """The plan for one size. Raises NoPlan."""
     training = task.mode == "train"
     facts, arguments, unpacked = name_starred(facts)
     forward = read_forward(facts, training)
-    own = [line.partition("|") for line in forward.members]
-    made = [part for path, _, text in own for part in (*parent_lines(path), assign(path, text))]
-    names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path, _, _ in own)]
     signature, fixed = made_for(task.source, facts.init_inputs)
-    lines, builder = _write_tables(task, facts, forward, signature)
+    tables, builder = _write_tables(task, facts, signature)
     tensors = [one for one in forward.inputs if not one.number]
     shapes_differ = " or ".join(f"{one.source}.shape != {one.shape}" for one in tensors)
     tests = [f"{one.source}.dtype is not torch.{one.dtype}" for one in tensors]
+    right = [test.replace("is not", "is") for test in tests]
     if tensors:
         cards = " and ".join(f"{one.source}.is_cuda" for one in tensors)
         tests.append(f"COMPILED and not {f'({cards})' if len(tensors) > 1 else cards}")
+        right.append(f"(not COMPILED or {cards})")
     shapes = {one.source: spec for one, spec in zip(forward.inputs, facts.inputs, strict=False) if spec is not None}
     wrong_values, numbers = _guard_values(facts, forward)
+    right += [f"{name} {'is' if text in _SINGLE else '=='} {text}" for name, text in numbers.items()]
     needed = TaskFacts(
         inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops), updates=facts.updates,
-        traced_by=facts.traced_by, size_lines=facts.size_lines, tables=facts.tables,
+        traced_by=facts.traced_by, size_lines=facts.size_lines, tables=facts.tables, values=facts.values, init_inputs=facts.init_inputs,
     )  # fmt: skip
-    plan = RegionPlan(
-        signature=signature, fixed=fixed, members=(*complete_members(made, names, facts), *lines), arguments=arguments, unpacked=unpacked,
-        facts=needed, training=training, precision=task.precision,
-        several=bool(declared_shapes(task)), builder=builder, given=tuple(one.source for one in tensors),
-        wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
+    return RegionPlan(
+        signature=signature, fixed=fixed, members=(), arguments=arguments, unpacked=unpacked, facts=needed, training=training,
+        precision=task.precision, several=several, sizes=_name_sizes(task), right=" and ".join(right) or "True", builder=builder,
+        tables=tables, given=tuple(one.source for one in tensors), wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
         made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + (" on a CUDA device" if tensors else "a call"),
         wrong_values=wrong_values, values=tuple(numbers),
         made_with_values=" with " + ", ".join(f"{name} = {literal}" for name, literal in numbers.items()) if numbers else "",
     )  # fmt: skip
-    nodes = {node.name: node for node in facts.ops}
-    calls = [region.call for region in plan.regions if isinstance(region, CallRegion)]
-    if not plan.kernels:
-        raise NoPlan(*((call.says, nodes.get(call.name)) for call in calls))
-    return plan.model_copy(update={"call_flops": {call.name: nodes[call.name].flops for call in calls if call.name in nodes}})
 
 
-def _write_tables(task: Task, facts: TaskFacts, forward: Forward, signature: str) -> tuple[list[str], str]:
+def _name_sizes(task: Task) -> dict[str, int]:
+    """The sizes that the task declares others of, with their values in this one, as far as these are written out."""
+    names = dict.fromkeys(name for shape in declared_shapes(task) for name in shape)
+    return {name: value for name in names if type(value := find_value(task, name)) is int}
+
+
+def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[str, ...], str]:
     """Lines that keep tensors that no state holds, and the function that makes the reference for them. Raises NoPlan."""
-    lines = [f'self.register_buffer("{one.name}", {text}, persistent=False)' for text, one in forward.constants.items()]
     used = [node for node in facts.ops if node.op == "get_attr" and node.target in facts.tables]
     if not used:
-        return lines, ""
+        return (), ""
     builder = write_builder(task.source, task.overrides, signature)
     if not builder:
         raise NoPlan((f"self.{used[0].target}, which no state_dict holds, in a file that imports *", used[0]))
-    return [*lines, *table_lines(dict.fromkeys(node.target for node in used), signature)], builder
+    return tuple(table_lines(dict.fromkeys(node.target for node in used), signature)), builder
 
 
 def strip_node(node: OpNode) -> OpNode:

@@ -75,7 +75,7 @@ def can_replay(plan: RegionPlan) -> bool:
     """Whether the launches may become a CUDA graph: a call depends on its tensors alone, and has one size."""
     numbers = any(one.number for one in plan.forward.inputs)
     stateless = not plan.training and not plan.forward.updates
-    return plan.batch is None and stateless and bool(plan.given) and not numbers and len(plan.regions) > 1
+    return plan.batch is None and not plan.others and stateless and bool(plan.given) and not numbers and len(plan.regions) > 1
 
 
 def _held_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
@@ -91,7 +91,8 @@ def _held_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionCla
 
 def _fits_attentions(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
     """Whether the card has the shared memory for every attention."""
-    return all(count_shared_bytes(one, settings) <= hardware.shared_per_block for one in plan.attentions)
+    attentions = [one for each in plan.all_sizes for one in each.attentions]
+    return all(count_shared_bytes(one, settings) <= hardware.shared_per_block for one in attentions)
 
 
 def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
@@ -101,8 +102,7 @@ def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
         return False
     numbers = number_products(plan.regions)
     tiles = [choose_tile(one, pick_settings(settings, numbers[id(one)])) for one in plan.regions if isinstance(one, ProductRegion)]
-    fitting = all(one.shared_bytes <= hardware.shared_per_block and one.sums <= _MOST_SUMS for one in tiles)
-    return fitting and _fits_attentions(plan, settings, hardware)
+    return all(one.shared_bytes <= hardware.shared_per_block and one.sums <= _MOST_SUMS for one in tiles)
 
 
 def _uses(plan: KernelPlan, name: str) -> bool:
@@ -113,6 +113,11 @@ def _uses(plan: KernelPlan, name: str) -> bool:
     if name in _ATTENTION:
         return bool(plan.attentions)
     if name == "scheme":
+    return _fits_attentions(plan, settings, hardware) and all(_fits_products(each, settings, hardware) for each in plan.all_sizes)
+
+
+def _fits_products(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
+    """Whether the card has the shared memory and the registers for every product."""
         return any(isinstance(one, ProductRegion) and one.product.source.dtype == "float32" for one in plan.regions)
     if name == "replayed":
         return can_replay(plan)

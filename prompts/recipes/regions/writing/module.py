@@ -44,6 +44,18 @@ _HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smalle
 
 
 @dataclass
+class SizedForward:
+    """A forward for some sizes of the inputs."""
+
+    lines: list[str]
+    returned: str
+    right: str
+    """Whether inputs have such sizes."""
+    made_for: str
+    """The sizes in words."""
+
+
+@dataclass
 class ModuleText:
     """The parts of a module's text."""
 
@@ -66,6 +78,8 @@ class ModuleText:
     """Whether forward got something that the kernels are not made for."""
     made_for: str = ""
     """What they are made for, in words."""
+    sized: list[SizedForward] = field(default_factory=list)
+    """The forwards for other sizes each, where one does not do for all."""
 
 
 def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:

@@ -13,10 +13,10 @@ class SharedTexts:
 
     def find(self, text: str, name: str) -> str:
         """The name of the first kernel with this text, whatever its own variables are called; `name` for a text that is new."""
-        return self._names.setdefault(_normalize(text, name), name)
+        return self._names.setdefault(normalize(text, name), name)
 
 
-def _normalize(text: str, name: str) -> str:
+def normalize(text: str, name: str) -> str:
     """The text with numbered names in place of its own, without comments and docstrings.
 
     Constexpr arguments keep their names, because launches name them. Functions beside the kernel begin with its name.
