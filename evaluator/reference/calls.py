@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
-from tritonsmith.evaluator.reference.module import list_tensors
+from tritonsmith.evaluator.reference.module import list_held, list_tensors
 from tritonsmith.evaluator.reference.nodes import (
     add_costs,
     describe_module,
@@ -157,7 +157,8 @@ class _CallRecorder(TorchFunctionMode):
         if self._costs.claimed:
             return forward(*args, **kwargs)
         if is_library_module(module):
-            return self._record(("call_module", path, args, kwargs), lambda: forward(*args, **kwargs), "", describe_module(module))
+            fields = describe_module(module, self._model.training)
+            return self._record(("call_module", path, args, kwargs), lambda: forward(*args, **kwargs), "", fields)
         self._modules.append(path)
         try:
             return forward(*args, **kwargs)
@@ -243,9 +244,12 @@ class _Values:
         self._constants: set[str] = set()
         """Nodes whose values follow from the code alone."""
         for prefix, module in model.named_modules():
-            for name, value in (vars(module) | module._buffers | module._parameters).items():
-                if isinstance(value, torch.Tensor):
+            for name, value in (module._buffers | module._parameters).items():
+                if value is not None:
                     self._held.setdefault(value, f"{prefix}.{name}" if prefix else name)
+        for prefix, module in model.named_modules():  # what lists hold may be a parameter of any module
+            for name, value in list_held(module):
+                self._held.setdefault(value, f"{prefix}.{name}" if prefix else name)
 
     def choose_name(self, base: str) -> str:
         """A name for a node that no other has, as torch.fx makes them: `add`, `add_1`."""

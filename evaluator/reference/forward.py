@@ -11,6 +11,7 @@ from operator import attrgetter
 from typing import Any
 
 from torch import fx, nn
+from torch.utils._pytree import tree_unflatten
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.calls import ExecutedForward
@@ -64,6 +65,7 @@ def trace_forward(
         tracer = _LineTracer(file)
         graph = tracer.trace(model, concrete_args=defaults or None)
         _drop_defaults(graph, len(inputs))
+        _restore_results(graph)
         with record_costs(model, deadline) as recorder:
             run = _Run(fx.GraphModule(tracer.root, graph), recorder)
             run.run(*inputs)
@@ -96,6 +98,16 @@ def _drop_defaults(graph: fx.Graph, given: int) -> None:
                 _erase_check(graph, assertion)
             _erase_check(graph, user)
         graph.erase_node(placeholder)
+
+
+def _restore_results(graph: fx.Graph) -> None:
+    """Give what forward returns its structure again, of which torch.fx makes a list where a default is a tuple, a list or a dict."""
+    info = getattr(graph._codegen, "pytree_info", None)
+    if info is None:
+        return
+    (output,) = (node for node in graph.nodes if node.op == "output")
+    output.args = (tree_unflatten(list(output.args[0]), info.out_spec),)
+    graph.set_codegen(fx.graph.CodeGen())
 
 
 def _erase_check(graph: fx.Graph, node: fx.Node) -> None:
@@ -155,7 +167,7 @@ def _make_node(model: nn.Module, node: fx.Node, run: _Run) -> OpNode:
         kwargs={name: encode_argument(_show_records(value), _refer) for name, value in node.kwargs.items()},
         outputs=run.outputs[node.name],
         line=node.meta.get(_LINE, 0),
-        **(describe_module(module) if module is not None else {}),
+        **(describe_module(module, model.training) if module is not None else {}),
     )
     if node.op == "get_attr" and (number := _find_number(run.module, str(node.target))) is not None:
         made = made.model_copy(update={"attributes": {"value": number}})

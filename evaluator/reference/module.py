@@ -17,12 +17,14 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.parameter import is_lazy
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.schema import SizeValue, Task
 from tritonsmith.evaluator.tasks import assigned_names
 
 _MESSAGE_CHARACTERS = 300
+_EVERY_MODULE_HAS = frozenset(vars(nn.Module()))
 
 
 def flatten(output: Any) -> list[torch.Tensor]:
@@ -44,6 +46,25 @@ def list_tensors(value: Any) -> list[torch.Tensor]:
     else:
         parts = []
     return [tensor for part in parts for tensor in list_tensors(part)]
+
+
+def list_held(module: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
+    """Tensors that a module holds besides its parameters, by attribute: `scale`, or `tables['a'][0]` in a list or dict."""
+    for name, value in (vars(module) | module._buffers).items():
+        if name not in _EVERY_MODULE_HAS:
+            yield from _list_inside(name, value)
+
+
+def _list_inside(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
+    if isinstance(value, torch.Tensor):
+        yield path, value
+    elif isinstance(value, list | tuple):
+        for place, part in enumerate(value):
+            yield from _list_inside(f"{path}[{place}]", part)
+    elif isinstance(value, dict):
+        for key, part in value.items():
+            if isinstance(key, int) or (isinstance(key, str) and key.isidentifier()):
+                yield from _list_inside(f"{path}[{key!r}]", part)
 
 
 class Reference:
@@ -72,6 +93,8 @@ class Reference:
             model = self.module.Model(*arguments)  # without a graph: only then can what is computed of weights be copied
         if not isinstance(model, nn.Module):
             raise TaskError(f"{self.task.path}: Model is not a torch.nn.Module; derive it from torch.nn.Module")
+        if lazy := [name for name, value in model.named_parameters() if is_lazy(value)]:
+            raise TaskError(f"{self.task.path}: {lazy[0]} has no size before the first call; give lazy modules their sizes (nn.Linear)")
         return model.train(self.task.mode == "train")
 
     def draw_inputs(self, seed: int, device: str | torch.device = "cpu") -> list[Any]:

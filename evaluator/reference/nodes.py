@@ -41,6 +41,7 @@ def is_library_module(module: nn.Module) -> bool:
     """Whether a module counts as one operator: those of torch.nn, but not containers, and none whose weights others compute."""
     place = type(module).__module__
     changed = module._forward_pre_hooks or module._forward_hooks or is_parametrized(module)
+    changed = changed or any(not isinstance(one, nn.Parameter | None) for one in module._parameters.values())  # torch.func.functional_call
     return place.startswith("torch.nn") and not place.startswith("torch.nn.utils") and not isinstance(module, _CONTAINERS) and not changed
 
 
@@ -71,11 +72,13 @@ def find_line(file: str) -> int:
     return frame.f_lineno if frame is not None else 0
 
 
-def describe_module(module: nn.Module) -> dict[str, Any]:
-    """The fields of a node that calls a module."""
+def describe_module(module: nn.Module, training: bool) -> dict[str, Any]:
+    """The fields of a node that calls a module; its mode stands there only where it is another one than the model's."""
     attributes = plain_attributes(module)
     with _disable_current_modes(), torch._C.DisableTorchFunction():  # what this looks at is no part of a forward
-        return {"module_type": type(module).__name__, "attributes": attributes, "constructor": find_constructor(module, attributes)}
+        constructor = find_constructor(module, attributes)
+    mode = {"training": module.training} if module.training is not training else {}
+    return {"module_type": type(module).__name__, "attributes": attributes | mode, "constructor": constructor}
 
 
 def find_constructor(module: nn.Module, attributes: dict[str, Any]) -> dict[str, Any] | None:

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, TypeVar
 
 from torch import nn
-from torch._subclasses.fake_tensor import FakeTensorMode
+from torch._subclasses.fake_tensor import FakeTensor, FakeTensorMode
 
 from tritonsmith.evaluator.reference.module import Reference
 
@@ -30,7 +30,14 @@ def make_stand_in(reference: Reference, seed: int) -> StandIn:
     """The model and its inputs, each on fake tensors, or for real where making it needs values. Raises TaskError."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)  # what is real is taken as fake where forward reads it
     model = make_fake(mode, lambda: reference.build(seed))
-    return StandIn(mode, model, make_fake(mode, lambda: reference.draw_inputs(seed)))
+    return StandIn(mode, model, list(map(_forget_value, make_fake(mode, lambda: reference.draw_inputs(seed)))))
+
+
+def _forget_value(argument: Any) -> Any:
+    """The argument; a fake tensor that was made of numbers no longer knows them, since a call may give others."""
+    if isinstance(argument, FakeTensor):
+        argument.constant = None
+    return argument
 
 
 def make_fake(mode: FakeTensorMode, make: Callable[[], Made]) -> Made:

@@ -1,4 +1,6 @@
-"""Tensors that a model holds besides its state: buffers that are not persistent, and plain attributes. Imports torch.
+"""Tensors that a model holds besides its state: buffers that are not persistent, plain attributes, and lists and dicts of these.
+
+Imports torch.
 
 No weights' file holds them, so a kernel has to make them as the constructor does. That works where they are the same for every seed.
 """
@@ -8,7 +10,7 @@ from __future__ import annotations
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.reference.module import Reference
+from tritonsmith.evaluator.reference.module import Reference, list_held
 from tritonsmith.evaluator.reference.nodes import list_specs
 from tritonsmith.evaluator.schema import TensorSpec
 
@@ -34,11 +36,12 @@ def find_tables(reference: Reference, model: nn.Module) -> dict[str, TensorSpec]
 def list_tables(model: nn.Module) -> dict[str, torch.Tensor]:
     """By dotted name every tensor besides the state."""
     state = model.state_dict(keep_vars=True)
+    kept = {id(value) for value in state.values()}
     found: dict[str, torch.Tensor] = {}
     for prefix, module in model.named_modules():
-        for name, value in (vars(module) | module._buffers).items():
+        for name, value in list_held(module):
             path = f"{prefix}.{name}" if prefix else name
-            if isinstance(value, torch.Tensor) and path not in state:
+            if path not in state and id(value) not in kept:
                 found[path] = value
     return found
 

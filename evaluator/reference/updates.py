@@ -100,4 +100,5 @@ def _list_statistics(model: nn.Module) -> set[str]:
         for path, module in model.named_modules()
         if isinstance(module, nn.modules.batchnorm._NormBase) and module.training and module.track_running_stats
         for name in ("running_mean", "running_var", "num_batches_tracked")
+        if name != "num_batches_tracked" or not isinstance(module, nn.modules.instancenorm._InstanceNorm)  # which counts none
     }

@@ -104,7 +104,12 @@ def _find_reason(family: RecipeFamily, task: Task, facts: TaskFacts) -> NoPlan |
 
 
 def _list_families(facts: TaskFacts) -> tuple[RecipeFamily, ...]:
-    """The families to try: not all of them give what forward leaves in buffers, or see what it changes in place."""
+    """The families to try: not all of them give what forward leaves in buffers, or see what it changes in place.
+
+    Only the last one knows modules in another mode than the model's, such as a frozen batch norm.
+    """
+    if any("training" in node.attributes for node in facts.ops if node.op == "call_module"):
+        return FAMILIES[-1:]
     fitting = [family for family in FAMILIES if family.updates or not facts.updates]
     overwrites = find_overwritten(facts.ops) is not None
     return tuple(family for family in fitting if not (family.misses_writes and overwrites))

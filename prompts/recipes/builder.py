@@ -36,7 +36,8 @@ def table_lines(names: Iterable[str], signature: str) -> list[str]:
     lines = [f"built = {BUILD}({_pass_on(signature)})"]
     for name in names:
         holder, _, last = name.rpartition(".")
-        value = attribute(name).replace("self", "built", 1)
+        held = f"{attribute(holder)}.{last}" if "[" in last else attribute(name)
+        value = held.replace("self", "built", 1)
         lines += [*parent_lines(name), f'{attribute(holder)}.register_buffer("{last}", {value}.detach().clone(), persistent=False)']
     return lines
 

@@ -167,7 +167,7 @@ def read_recurrent(task: Task, facts: TaskFacts) -> RecurrentPlan:
     if not nodes:
         raise NoPlan
     if len(nodes) > 1:
-        raise NoPlan((f"a second {name_node(nodes[1])}", nodes[1]))
+        raise NoPlan  # which other families write
     if facts.size_lines:  # the kernels take any number of steps and rows, and this trace holds for one
         asks = nodes[0].model_copy(update={"line": facts.size_lines[0]})
         raise NoPlan((f"a forward that goes by the sizes of tensors next to {name_node(nodes[0])}", asks))

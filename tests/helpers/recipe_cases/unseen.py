@@ -299,4 +299,22 @@ UNSEEN = [
         "torch.randn(2, 64)",
         init="self.register_buffer('w', torch.hann_window(16))",
     ),
+    RegionCase(
+        "modules in a mode of their own",
+        "self.f.eval(); self.d.eval(); return F.relu(self.f(self.c(x))) + self.b(self.d(x)), self.i(x), (u * 300 + (-3)) // 2",
+        "torch.randn(3, 4, 5, 6), torch.randint(0, 255, (7, 3)).byte()",
+        init="self.c = nn.Conv2d(4, 4, 3, padding=1); self.f = nn.BatchNorm2d(4).eval(); self.d = nn.Dropout(0.5).eval(); "
+        "self.b = nn.BatchNorm2d(4); self.i = nn.InstanceNorm2d(4, track_running_stats=True, affine=True, momentum=0.3); "
+        "self.train = lambda mode=True: (nn.Module.train(self, mode), self.f.eval(), self.d.eval())[0]",
+        arguments="x, u",
+        mode="train",
+    ),
+    RegionCase(
+        "tensors in lists and dicts",
+        "w = {'weight': self.a.weight * x.mean(), 'bias': self.ws[1]}; y = torch.func.functional_call(self.a, w, (x,)); "
+        "return F.relu(y) @ self.ws[0], x * self.t['low'][0, 1] + self.t['rest'][0]",
+        "torch.randn(4, 6)",
+        init="self.a = nn.Linear(6, 6); self.b = nn.Parameter(torch.ones(6)); self.ws = [self.a.weight, self.b]; "
+        "self.t = {'low': torch.tensor([[1.0, 2.0]]), 'rest': (torch.arange(6), None)}",
+    ),
 ]

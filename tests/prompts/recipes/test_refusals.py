@@ -66,6 +66,8 @@ REFUSALS = [
     ("", "return F.one_hot(x), x * 2", "torch.randint(0, 9, (40,))",
      "F.one_hot, whose values decide a shape (line 13: return F.one_hot(x), x * 2)"),
     ("self.c = torch.rand(32)", "return x * self.c", ROWS, "self.c, which is neither a parameter nor a persistent buffer (line 13: "),
+    ("self.c = [nn.Linear(32, 32)] * 2", "for c in self.c: x = F.relu(c(x)); return x", ROWS,
+     "a tensor that forward neither gets nor makes, and that is neither a parameter nor a persistent buffer (line 13: for c in"),
     ("self.c = torch.rand(8, 32)", "self.c[1:].copy_(x[1:]); return x * self.c", ROWS, "self.c, which is neither a parameter nor a"),
     ("", "return x if x.sum() > 0 else -x", ROWS,
      "this forward (it goes by the values of tensors, line 13: return x if x.sum() > 0 else -x);"),

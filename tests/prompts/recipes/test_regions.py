@@ -213,8 +213,9 @@ def test_a_value_that_many_read_is_stored_once() -> None:
 
 
 def test_results_keep_their_keys_and_what_is_no_tensor() -> None:
-    """Keys that are no words or mean something in a trace; a replayed graph leaves None and numbers as they are."""
+    """Keys that are no words or mean something in a trace, and any defaults; a replayed graph leaves None and numbers as they are."""
     text = write(plan_of("return {0: x + 1, ('a', 1): (x * 2, None), 'ref': x - 1, 'slice': 0.5}", "torch.randn(5, 6)"), replayed=1)
+    assert "return mul" in write(plan_of("return x.sum(axes) * d['p']", "torch.randn(5, 6)", arguments="x, axes=(0, 1), d={'p': 1.0}"))
     assert "return {0: add, ('a', 1): (mul, None), 'ref': sub, 'slice': 0.5}" in text
     names: dict[str, Any] = {"torch": torch}
     exec(text[text.index("def clone(") : text.index("class ModelNew")], names)  # noqa: S102 - what the recipe wrote

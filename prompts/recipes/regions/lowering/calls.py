@@ -131,7 +131,8 @@ def find_axes(given: Any, rank: int) -> tuple[int, ...]:
 def hold_member(name: str, facts: TaskFacts) -> Held:
     """A parameter or buffer, or a tensor that the constructor makes besides."""
     spec = facts.parameters[name] if name in facts.parameters else facts.tables[name]
-    return Held(shape=spec.shape, dtype=spec.dtype, name=name.rpartition(".")[2], source=attribute(name), path=name)
+    shown = re.sub(r"\W+", "_", name.rpartition(".")[2]).strip("_")  # tables['a'] of a dict
+    return Held(shape=spec.shape, dtype=spec.dtype, name=shown, source=attribute(name), path=name)
 
 
 def hold_constant(constants: dict[str, Held], values: Any, spec: TensorSpec, facts: TaskFacts) -> Held:

@@ -75,9 +75,10 @@ def _instance(call: NodeCall) -> Lowered:
     axes, behind = tuple(range(1 if unbatched else 2, rank)), rank + unbatched
     by_batch = call.training if kind else bool(call.get(5, "use_input_stats", default=True))
     if mean is None or variance is None or by_batch:
+        moments = find_moments(source, axes)
+        value = _standardize(source, axes, call.option(7, "eps", 1e-5), moments)
         if mean is not None and variance is not None:
-            raise NotCovered("while training")
-        value = normalize(source, axes, call.option(7, "eps", 1e-5))
+            _track_instances(call, axes, moments, mean, variance)
     else:
         value = _rescale(source, _channels(mean, behind), _channels(variance, behind), call.option(7, "eps", 1e-5))
     return scale(value, _channels(weight, behind), _channels(bias, behind), call.dtype)
@@ -125,6 +126,18 @@ def _track(call: NodeCall, axes: tuple[int, ...], moments: Moments, mean: Tensor
         before = reshape(call.current(held), keep_axes(shape, axes))
         moved = formula("{0} + {2} * ({1} - {0})", before, value, factor, like=widen(held.dtype), result=held.dtype)
         call.update(held, reshape(moved, held.shape))
+
+
+def _track_instances(call: NodeCall, axes: tuple[int, ...], moments: Moments, mean: Tensor, variance: Tensor) -> None:
+    """Running statistics that move towards the means of those of all instances."""
+    found, squares, distance = moments
+    number, wide = along(distance.shape, axes), distance.dtype
+    factor = call.node.attributes.get("momentum") if call.node.op == "call_module" else call.get(6, "momentum", default=0.1)
+    for held, value in ((mean, found), (variance, formula("{0} / {1}", squares, max(1, number - 1), like=wide))):
+        instances = value.size // held.size
+        total = reduce(reshape(value, (instances, held.size)), (0,), "sum", wide)
+        moved = formula("{0} + {2} * ({1} / {3} - {0})", call.current(held), total, factor or 0.0, instances, like=wide, result=held.dtype)
+        call.update(held, moved)
 
 
 def _normalize_weight(call: NodeCall) -> Lowered:

@@ -8,7 +8,7 @@ from typing import Any
 from tritonsmith.prompts.recipes.operations import OPERATIONS, expression, operation_name
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
-from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Formula, Held, Tensor, TensorView, widen
+from tritonsmith.prompts.recipes.regions.values.tensors import BYTES, FLOATS, TRITON_TYPES, Formula, Held, Tensor, TensorView, widen
 
 _SELU = (1.6732632423543772, 1.0507009873554805)
 _PLAIN: dict[str, tuple[str, int]] = {
@@ -80,11 +80,19 @@ def write_number(number: Any, dtype: str) -> str:
     if dtype == "bool":
         return str(bool(number))
     if dtype not in FLOATS:
-        return f"({int(number)})" if number < 0 else str(int(number))
+        number = _wrap(int(number), dtype)
+        return f"({number})" if number < 0 else str(number)
     number = float(number)
     if math.isinf(number) or math.isnan(number):
         return f'float("{number}")'
     return f"({number!r})" if number < 0 else repr(number)
+
+
+def _wrap(number: int, dtype: str) -> int:
+    """A number as torch puts it into a type of whole numbers: beyond its ends it begins again at the other one."""
+    bits = 8 * BYTES.get(dtype, 8)
+    number &= 2**bits - 1
+    return number - 2**bits if dtype != "uint8" and number >= 2 ** (bits - 1) else number
 
 
 def constant(number: Any, dtype: str, shape: Shape = ()) -> Formula:

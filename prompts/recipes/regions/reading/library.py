@@ -175,6 +175,8 @@ def _write_module(call: NodeCall, inputs: list[Tensor], members: list[str]) -> s
         if name == "pad":
             named.append(f'mode="{"reflect" if node.module_type.startswith("Reflection") else "replicate"}"')
         return f"F.{name}({', '.join([*arguments, *named])})"
+    if "training" in node.attributes:
+        raise NoPlan((f"{name_node(node)} in another mode than the model's", node))
     members.append(f"{node.target}|{_write_constructor(call)}")
     return f"SELF[{node.target}]({', '.join([*arguments, *named])})"
 

@@ -136,7 +136,9 @@ class ForwardReader:
             elif is_overwritten(node, self.facts.ops):
                 self.made[node.name] = constant(0, node.outputs[0].dtype, node.outputs[0].shape)  # a value that nobody sees
             else:
-                raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
+                unknown = node.target.startswith("_tensor_constant")
+                what = "a tensor that forward neither gets nor makes, and that" if unknown else f"self.{node.target}, which"
+                raise NoPlan((f"{what} is neither a parameter nor a persistent buffer", node))
         elif node.op == "output":
             self.forward.results = self._resolve(node.args[0])
         elif is_write(node) and (held := refer(node)) is not None and self._shows_tensor(held):
@@ -233,8 +235,9 @@ class ForwardReader:
         if node.target == "builtins.getattr" and isinstance(args[0], tuple) and args[1] in ("values", "indices"):
             return args[0][args[1] == "indices"]
         kwargs = {key: self._resolve(one) for key, one in node.kwargs.items()}
+        training = bool(node.attributes.get("training", self.training))  # of a module in a mode of its own
         call = NodeCall(
-            node, self.facts, args, kwargs, self.training, self._member, self.called or (), self.parts, self.forward.updates,
+            node, self.facts, args, kwargs, training, self._member, self.called or (), self.parts, self.forward.updates,
             self.forward.constants,
         )  # fmt: skip
         if any(spec.dtype not in (*TRITON_TYPES, COMPLEX) for spec in node.outputs):
