@@ -115,6 +115,7 @@ class LoopView:
         self.counters = {name: step for name, step in steps.items() if self._tensors.is_figure(step, site.frame)}
         self.variables = {part.id for head in heads for part in ast.walk(head.target) if isinstance(part, ast.Name)} | self.counters.keys()
         self.inside = dict(_find_assigned(self.loop))
+        self._callers = _find_callers(self.frame)
 
     def derive(self, *names: str, by_steps: bool = False) -> set[str]:
         """Some names and those that an iteration computes from them; `by_steps` leaves out those that move on by tiles."""
@@ -220,8 +221,10 @@ class LoopView:
         return TensorPart(node.id, "")
 
     def _stands_outside(self, node: ast.AST, frame: Frame) -> bool:
-        """Whether an expression of the loop's own function stands before or after the loop."""
-        return frame is self.frame and not any(part is node for part in ast.walk(self.loop))
+        """Whether an expression stands before or after the loop: in its own function, or in one that called this one."""
+        if frame is not self.frame:
+            return frame in self._callers
+        return not any(part is node for part in ast.walk(self.loop))
 
     def _write(self, node: ast.AST, frame: Frame) -> str:
         """An index as it would stand in the loop: with what a function's parameters were given."""
@@ -253,6 +256,18 @@ class LoopView:
             carried |= read - done
             done |= written
         return carried & done
+
+
+def _find_callers(frame: Frame) -> list[Frame]:
+    """Functions as entered from which a function got its arguments."""
+    found: list[Frame] = []
+    waiting = [frame]
+    while waiting:
+        frames = {id(given.frame): given.frame for given in waiting.pop().given.values()}
+        new = [caller for caller in frames.values() if caller is not frame and caller not in found]
+        found += new
+        waiting += new
+    return found
 
 
 def _find_assigned(loop: HostLoop) -> Iterator[tuple[str, ast.expr]]:

@@ -292,6 +292,8 @@ def _takes_share(walk: KernelWalk, loop: Loop) -> bool:
     """Whether a program goes from its own first piece of work to its own last one, and stores something for each that rests on no other."""
     if loop.last is None or loop.step is None or loop.step.constant != 1:
         return False
+    if not loop.updates and _reads_share(loop) and any(loop.name in store.address.form.deps for store in _stores(walk, loop)):
+        return any(store.address.form.coefficient(loop.name).constant != 1 for store in _stores(walk, loop))
     starts = [f"program:{axis}" for axis in walk.program_axes if _is_share(loop.first.coefficient(f"program:{axis}"))]
     again = any(other.id != loop.id and other.bound == loop.bound for other in walk.loops.values())  # passes over one row's pieces
     if again or not any(name in loop.last.deps for name in starts):
@@ -300,6 +302,15 @@ def _takes_share(walk: KernelWalk, loop: Loop) -> bool:
         store.address.form.coefficient(loop.name).constant not in (0, 1)
         and not any((owner, name) == (loop.id, name) and name in loop.updates for owner, name, _ in store.value.carried)
         for store in _stores(walk, loop)
+    )
+
+
+def _reads_share(loop: Loop) -> bool:
+    """Whether a program loads the numbers of its first and of its last piece of work."""
+    ends = [list(form.symbols()) for form in (loop.first, loop.last or Polynomial())]
+    return all(
+        len(symbols) == 1 and symbols[0].key.startswith("loaded") and any(dep.startswith("program:") for dep in symbols[0].deps)
+        for symbols in ends
     )
 
 

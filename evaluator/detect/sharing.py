@@ -113,7 +113,7 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "stored by some programs only", "loaded by others too"
     elif not tiles and store.address.form == load.address.form and _differs(walk, store):
         yield "stored by all programs, each with a value of its own,", "loaded by all programs"
-    elif beside and store.address.form == load.address.form and any(-guard in load.guards for guard in store.guards):
+    elif _takes_turns(walk, store, load, beside):
         yield "stored by some programs", "loaded by the others"
     elif any(_looks_up(store.address.form, load.address.form, part) for part in tiles if part.isdigit()):
         yield "stored by tile of each program", "loaded at places that come from memory"
@@ -137,6 +137,14 @@ def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
         return False
     rest = (loaded - stored).split("program", "range", "loop", "carried")[1]
     return unit == other.scaled(-1) or not rest.terms
+
+
+def _takes_turns(walk: KernelWalk, store: AccessSite, load: AccessSite, beside: set[str]) -> bool:
+    """Whether some programs store where those on the other side of a condition load, which share the place or only read the buffer."""
+    if not any(-guard in load.guards for guard in store.guards):
+        return False
+    writing = (access for access in walk.accesses if access.kind != "load" and access.address.roots & load.address.roots)
+    return bool(beside) and store.address.form == load.address.form or not any(load.guards <= access.guards for access in writing)
 
 
 def _looks_up(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:

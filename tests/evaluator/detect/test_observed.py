@@ -52,6 +52,14 @@ def test_iterations_decide_how_sure_work_in_turn_is(most: int, nearest: str) -> 
     assert f"at most {most} iteration" in hit.evidence and nearest in hit.nearest and bool(hit.nearest) == bool(nearest)
 
 
+def test_a_given_number_of_programs_is_one_in_numbers_too() -> None:
+    """A launch that shows that number leaves tiles in turn what they are."""
+    source = IN_TURN.replace("tl.num_programs(0)", "POOL").replace("N: tl.constexpr", "N: tl.constexpr, POOL: tl.constexpr")
+    source = source.replace("N=64)", "N=64, POOL=x.shape[1])")
+    known = KernelFacts(name="scale", launches=1, grid=(8, 1, 1), constexprs={"N": 64, "POOL": 8})
+    assert "persistent" in detect(source).names and "persistent" in detect(source, LaunchFacts(kernels=(known,))).names
+
+
 def test_waits_in_functions_of_other_files_are_seen_in_a_forward() -> None:
     assert "persistent" not in detect(FOREIGN).names
     assert "persistent" not in detect(FOREIGN, observe("step")).names

@@ -111,6 +111,8 @@ def test_time_loop_in_python_by_counts() -> None:
         return LaunchFacts(launches_per_forward=launches, kernels=(KernelFacts(name="step", launches=launches),))
 
     assert "time_loop_in_python" not in detect(source, facts(6), task).names
+    assert "time_loop_in_python" in detect(source, facts(6), TaskFacts()).names  # a short sequence, and no layers that it could be
+    assert "time_loop_in_python" not in detect(source, facts(1), TaskFacts()).names
     found = find_hit(detect(source, facts(3072), task), Trait.TIME_LOOP_IN_PYTHON)
     assert "3072" in found.evidence and found.line == line_of(source, "step[(8,)]")
 
