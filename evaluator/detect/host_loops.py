@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 
 from tritonsmith.evaluator.detect.grids import read_launch_arguments
-from tritonsmith.evaluator.detect.kept_state import KeptState
+from tritonsmith.evaluator.detect.kept_state import LastingState
 from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.source.host_calls import Call, HostCalls, LoopSite
 from tritonsmith.evaluator.source.host_things import Frame
@@ -170,11 +170,11 @@ class LoopView:
             written.fresh or written.text == read.text for written in writes for read in reads if written.base == read.base
         )  # fmt: skip
 
-    def _find_kept(self) -> KeptState:
+    def _find_kept(self) -> LastingState:
         """What iterations leave in attributes and in names of functions around."""
         entered = {id(call.frame.function): call.frame.function for call in self.calls if call.frame is not self.frame}
         body = self.loop.body if isinstance(self.loop, ast.For | ast.While) else []
-        return KeptState(self._values, body, [function for function in entered.values() if function is not None])
+        return LastingState(self._values, body, [function for function in entered.values() if function is not None])
 
     def _is_indexed(self, access: AccessSite, arguments: Mapping[str, ast.expr], launch: Call) -> bool:
         """Whether a kernel writes where an argument says that differs between iterations."""

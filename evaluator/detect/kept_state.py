@@ -12,7 +12,7 @@ _DEPTH = 4
 """Steps from an argument to the state that it names."""
 
 
-class KeptState:
+class LastingState:
     """State that functions entered by a loop read before they set it anew.
 
     Args:
