@@ -14,7 +14,7 @@ from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, NoSize
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily
 from tritonsmith.prompts.recipes.recurrent.recipes import RECURRENT
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
-from tritonsmith.prompts.recipes.writes import find_overwritten
+from tritonsmith.prompts.recipes.writes import find_overwritten, list_given_writes
 
 FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE, REGIONS)
 """In the order in which they try to read a task. The first writes it, unless a later one predicts clearly less time than the first does."""
@@ -111,7 +111,7 @@ def _list_families(facts: TaskFacts) -> tuple[RecipeFamily, ...]:
     if any("training" in node.attributes for node in facts.ops if node.op == "call_module"):
         return FAMILIES[-1:]
     fitting = [family for family in FAMILIES if family.updates or not facts.updates]
-    overwrites = find_overwritten(facts.ops) is not None
+    overwrites = find_overwritten(facts.ops) is not None or bool(list_given_writes(facts.ops))
     return tuple(family for family in fitting if not (family.misses_writes and overwrites))
 
 

@@ -42,6 +42,22 @@ def refer(node: OpNode) -> str | None:
     return str(first["ref"]) if isinstance(first, dict) and "ref" in first else None
 
 
+def list_given_writes(nodes: Iterable[OpNode]) -> tuple[str, ...]:
+    """Arguments of forward that it writes to, such as a cache; an activation with `inplace` only saves memory, and is left out."""
+    family: dict[str, str] = {}
+    """By node that shows elements of an argument: that argument."""
+    found: dict[str, None] = {}
+    for node in nodes:
+        source = refer(node)
+        if node.op == "placeholder":
+            family[node.name] = node.name
+        elif source in family and (name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME) or is_write(node)):
+            family[node.name] = family[source]
+            if is_write(node) and not (node.attributes.get("inplace") or node.kwargs.get("inplace")):
+                found[family[source]] = None
+    return tuple(found)
+
+
 def find_overwritten(nodes: Iterable[OpNode]) -> OpNode | None:
     """The first node that reads a tensor, by an older node, after a write in place has changed it."""
     family: dict[str, str] = {}

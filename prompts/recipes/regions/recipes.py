@@ -74,7 +74,7 @@ def _choose_products(precision: PrecisionClass) -> Settings:
 def can_replay(plan: RegionPlan) -> bool:
     """Whether the launches may become a CUDA graph: a call depends on its tensors alone, and has one size."""
     numbers = any(one.number for one in plan.forward.inputs)
-    stateless = not plan.training and not plan.forward.updates
+    stateless = not plan.training and not plan.forward.updates and not plan.forward.written
     return plan.batch is None and not plan.others and stateless and bool(plan.given) and not numbers and len(plan.regions) > 1
 
 

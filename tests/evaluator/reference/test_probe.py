@@ -176,6 +176,12 @@ def test_a_size_that_leaves_nothing_to_judge_is_refused() -> None:
         probe(load_task(TASKS / "26_gelu_scale_bias.py", overrides={"batch_size": 0}))
 
 
+def test_lazy_modules_are_refused() -> None:
+    source = (TASKS / "26_gelu_scale_bias.py").read_text().replace("super().__init__()", "super().__init__(); self.l = torch.nn.LazyLinear(3)")
+    with pytest.raises(TaskError, match=r"26\.py: l\.weight has no size before the first call; give lazy modules their sizes"):
+        probe(Task(name="26", path="26.py", source=source))
+
+
 def test_faults_cross_the_process_and_endless_tasks_end(tmp_path: Path) -> None:
     path = tmp_path / "values.py"
     path.write_text(NEEDS_VALUES.replace("return [N]", "raise ValueError('no width')"))

@@ -317,4 +317,12 @@ UNSEEN = [
         init="self.a = nn.Linear(6, 6); self.b = nn.Parameter(torch.ones(6)); self.ws = [self.a.weight, self.b]; "
         "self.t = {'low': torch.tensor([[1.0, 2.0]]), 'rest': (torch.arange(6), None)}",
     ),
+    RegionCase(
+        "arguments that forward writes to",
+        "before = x.clone(); x.add_(1); y.t()[0] = 0; cache[:, 2:3] = x[:, None, :3]; h = h.float(); h += 1; z.mul_(1j); "
+        "return x * 2, before, y, cache, x.t(), h, z.abs()",
+        "torch.randn(4, 6), torch.randn(4, 6), torch.randn(5, 4, 3).transpose(0, 1), torch.randn(3).half(), "
+        "torch.randn(4, dtype=torch.cfloat)",
+        arguments="x, y, cache, h, z",
+    ),
 ]

@@ -37,7 +37,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     Tensor,
     TensorView,
 )
-from tritonsmith.prompts.recipes.writes import is_write, refer
+from tritonsmith.prompts.recipes.writes import is_write, list_given_writes, refer
 
 _ARITHMETIC: dict[str, Callable[..., Any]] = {
     "add": operator.add, "sub": operator.sub, "mul": operator.mul, "floordiv": operator.floordiv, "truediv": operator.truediv,
@@ -74,11 +74,13 @@ class Forward:
     """By buffer that forward writes: its value behind it."""
     constants: dict[str, Held] = field(default_factory=dict)
     """Tensors of numbers that forward writes out, by the call that makes them."""
+    written: dict[str, Any] = field(default_factory=dict)
+    """By argument that forward writes to: its value behind it."""
 
     @property
     def stored(self) -> list[Tensor]:
-        """Everything that forward leaves: what it returns, and what it writes to buffers."""
-        return [*list_values(self.results), *self.updates.values()]
+        """Everything that forward leaves: what it returns, and what it writes to buffers and arguments."""
+        return [*list_values(self.results), *self.updates.values(), *list_values([*self.written.values()])]
 
 
 def read_forward(facts: TaskFacts, training: bool, called: Collection[str] | None = (), parts: bool = True) -> Forward:
@@ -108,6 +110,8 @@ class ForwardReader:
         self.paths: dict[str, str] = {}
         """By node that gives a parameter or buffer: its path."""
         self.passes = EqualPasses(training)
+        self.given: dict[str, str] = {}
+        """By node that gives an argument: its name in forward."""
         self.forward = Forward([], None)
 
     def read(self) -> Forward:
@@ -116,6 +120,9 @@ class ForwardReader:
             self._visit(node)
         if self.forward.results is None:
             raise NoPlan(("a forward that returns nothing", None))
+        for name in list_given_writes(self.facts.ops):
+            if not isinstance(self.made[name], Held):  # else what was written to was a copy
+                self.forward.written[self.given[name]] = self.made[name]
         if missing := [name for name in self.facts.updates if name not in self.forward.updates]:
             raise NoPlan((f"a forward that updates {missing[0]}", None))
         return self.forward
@@ -201,6 +208,7 @@ class ForwardReader:
         if spec.dtype not in (*TRITON_TYPES, COMPLEX):
             raise NoPlan((f"the {spec.dtype} input {node.target}", node))
         held = Held(shape=spec.shape, dtype=spec.dtype, name=node.target, source=node.target, given=True, number=number)
+        self.given[node.name] = node.target
         self.made[node.name] = held if spec.dtype != COMPLEX else hold_complex(spec, f"{node.target}.contiguous()", node.target)
         self.forward.inputs.append(held)
 

@@ -22,7 +22,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
 )
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, LINE, TAP
 from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
-from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues
+from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues, list_values
 from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Held, Item, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
@@ -95,6 +95,8 @@ class ModuleWriter:
         self.kernel_names, self.locals = Namer(set()), Namer(taken)
         self.variables: dict[int, str] = {}
         """By value that is stored: its variable."""
+        self.originals: dict[str, str] = {}
+        """By argument that forward writes to: its variable."""
         self.numbers = number_products(regions)
         self.fresh: dict[tuple[int, int], FreshParts] = {}
         """By value and axis: parts of operands that forward has made."""
@@ -106,6 +108,7 @@ class ModuleWriter:
     def write(self) -> ModuleText:
         """The text."""
         read = {key for region in self.regions if not isinstance(region, CallRegion) for key in region.reads}
+        self._keep_given(read)
         for held in self.forward.inputs:
             if id(held) in read and not held.number:
                 self.text.forward.append(f"{held.source} = {held.source}.contiguous()")
@@ -118,14 +121,39 @@ class ModuleWriter:
                 self.text.names.append(tuple(self._add(kernel, region) for kernel in self._write_kernels(region, name)))
                 if len(self.text.kernels) == before:
                     self.kernel_names.release(name)
-        self.text.returned = self._show(self.forward.results)
-        for path, value in self.forward.updates.items():
-            self.text.forward.append(f"{attribute(path)}.detach().copy_({self.express(value)})")
+        self._write_results()
         everything = "\n".join(self.text.kernels)
         self.text.helpers = tuple(name for name in _HELPERS if re.search(rf"\b{name}\b(?!-)", everything))
         self.text.libdevice = any(word in everything for word in ("libdevice.", "softplus", "add_logs", "real_"))
         self.text.functional = any("F." in line for line in self.text.forward)
         return self.text
+
+    def _keep_given(self, read: set[int]) -> None:
+        """Keep an argument that forward writes to under a name of its own, where kernels may read a copy of it."""
+        for held in self.forward.inputs:
+            if held.source in self.forward.written and id(held) in read:
+                self.originals[held.source] = self.locals.choose(f"given_{held.source}")
+                self.text.forward.append(f"{self.originals[held.source]} = {held.source}")
+
+    def _write_results(self) -> None:
+        """What forward returns, ahead of what it leaves in buffers and arguments."""
+        self.text.returned = self._show(self.forward.results)
+        if any(map(self._is_changed, list_values(self.forward.results))):
+            name = self.locals.choose("results")
+            self.text.forward.append(f"{name} = {self.text.returned}")
+            self.text.returned = name
+        for path, value in self.forward.updates.items():
+            self.text.forward.append(f"{attribute(path)}.detach().copy_({self.express(value)})")
+        for source, value in self.forward.written.items():
+            self.text.forward.append(f"{self.originals.get(source, source)}.detach().copy_({self._show(value)})")
+
+    def _is_changed(self, value: Tensor) -> bool:
+        """Whether a result shows the memory of a buffer or an argument that forward changes behind it."""
+        while isinstance(value, TensorView) and id(value) not in self.variables:
+            value = value.source
+        if not isinstance(value, Held) or id(value) in self.variables:
+            return False
+        return value.path in self.forward.updates or value.source in self.forward.written
 
     def _write_kernels(self, region: WorkRegion, name: str) -> list[Kernel]:
         if isinstance(region, PointwiseRegion):
@@ -166,7 +194,7 @@ class ModuleWriter:
 
     def _show(self, results: Any) -> str:
         if isinstance(results, Tensor):
-            return self.express(results)
+            return f"{self.express(results)}{'.clone()' if self._is_changed(results) else ''}"
         if isinstance(results, ComplexPair):
             return f"torch.view_as_complex({self.express(results.stored)})"
         if isinstance(results, NamedValues):
