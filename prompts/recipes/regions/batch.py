@@ -18,10 +18,11 @@ from tritonsmith.prompts.recipes.plan import NoPlan
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
-from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RowRegion, ScatterRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, ProductRegion, RowRegion, ScatterRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.lengths import lengthen
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, list_values, read_forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, LibraryCall, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.writing.head_parts import count_parts
 from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, wrap_launch
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
@@ -56,7 +57,6 @@ class FreeAxis:
         """Its regions."""
         return tuple(cut_forward(self.forward.stored))
 
-
     def takes(self, facts: TaskFacts, others: TaskFacts) -> bool:
         """Whether the inputs of another size differ in nothing but this axis, which is not too long there."""
         holders = [node.target for node in facts.ops if node.op == "placeholder"]
@@ -67,6 +67,7 @@ class FreeAxis:
             elif spec != other:
                 return False
         return len(facts.inputs) == len(others.inputs) and len(sizes) == 1 and max(sizes) <= self.longer
+
 
 def find_batch(
     facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], called: Collection[str], several: bool
@@ -106,7 +107,8 @@ def find_batch(
 def _list_sizes(region: WorkRegion) -> list[int]:
     """Elements of the tensors of a region, and of the parts of operands that are split in every call."""
     fresh = find_fresh(region).values() if isinstance(region, ProductRegion) else ()
-    return [*(one.size for one in (*region.stores, *region.reads.values())), *(one.places * one.padded for one in fresh)]
+    heads = [count_parts(region.attention)] if isinstance(region, AttentionRegion) else []
+    return [*(one.size for one in (*region.stores, *region.reads.values())), *(one.places * one.padded for one in fresh), *heads]
 
 
 def list_all(results: Any) -> list[Tensor]:

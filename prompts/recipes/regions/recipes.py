@@ -16,7 +16,8 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion,
 from tritonsmith.prompts.recipes.regions.example import EXAMPLE
 from tritonsmith.prompts.recipes.regions.gains import describe_gain, predict_regions
 from tritonsmith.prompts.recipes.regions.plan import PLAIN, RegionPlan, read_regions
-from tritonsmith.prompts.recipes.regions.writing.blocks import count_shared_bytes
+from tritonsmith.prompts.recipes.regions.writing.blocks import choose_blocks, count_shared_bytes, splits_ahead
+from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.writing.held import is_held
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import TUNED, choose_tile, number_products, pick_settings
 
@@ -29,8 +30,8 @@ _SMALLER = ((128, 64), (128, 32), (64, 64), (64, 32), (32, 32), (16, 16))
 _WIDE_HEAD = 128
 """Features of a head that leave registers for 32 keys at once."""
 _SMALL_HEAD = 64
-"""Features of a head that are few. With 64 of them, 64 queries at once take 0.83 to 0.89 of the time of 128 (causal attention of 512 and
-4,096 keys, fp32 and fp16, H200, 2026-11-26)."""
+"""Features of a head that are few: such queries do with four warps. Blocks of `_list_blocks` are the fastest of those in
+benchmarks/results/raw/attention_blocks.jsonl (causal attention of 4,096 keys, heads of 64 and 128, fp32 and fp16, H200)."""
 _SHARPER = {"tf32": "fp16x3", "fp16": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 """By way to multiply: the next more exact one."""
 _FEW_LAUNCHES = 0.5
@@ -55,14 +56,27 @@ _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
 def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """Plain settings; products of fp32 operands in parts, or in TF32 where the task allows it for them."""
     assert isinstance(plan, RegionPlan)
-    heads = max((max(one.features, one.columns) for one in plan.attentions), default=0)
-    sizes = _SMALLER[1:] if heads > _WIDE_HEAD else _SMALLER[2:] if heads <= _SMALL_HEAD else _SMALLER
-    plain = _choose_products(precision)
-    tries = [plain | {"query_rows": queries, "key_rows": keys} for queries, keys in sizes]
+    tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], _choose_products(precision))
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
     if found is None or not can_replay(plan):
         return found
     return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision, hardware)}
+
+
+def _list_blocks(attentions: list[Attention], plain: Settings) -> list[Settings]:
+    """Settings with blocks of queries and keys, those to try first ahead."""
+    widest = max((max(one.features, one.columns) for one in attentions), default=0)
+    few_warps = plain | {"attention_warps": 4}
+    sizes, settings = _SMALLER, plain
+    if widest > _WIDE_HEAD:
+        sizes = _SMALLER[1:]
+    elif attentions and all(one.query.dtype != "float32" != one.value.dtype for one in attentions):
+        sizes, settings = _SMALLER[2:], plain | {"attention_stages": 3}
+    elif widest <= _SMALL_HEAD and all(splits_ahead(one, choose_blocks(one, few_warps), few_warps) for one in attentions):
+        settings = few_warps
+    elif widest <= _SMALL_HEAD:
+        sizes = _SMALLER[2:]
+    return [settings | {"query_rows": queries, "key_rows": keys} for queries, keys in sizes]
 
 
 def _choose_products(precision: PrecisionClass) -> Settings:
@@ -100,6 +114,11 @@ def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
     assert isinstance(plan, RegionPlan)
     if settings["replayed"] and (not can_replay(plan) or any(is_held(one, settings) for one in plan.regions)):
         return False
+    return _fits_attentions(plan, settings, hardware) and all(_fits_products(each, settings, hardware) for each in plan.all_sizes)
+
+
+def _fits_products(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
+    """Whether the card has the shared memory and the registers for every product."""
     numbers = number_products(plan.regions)
     tiles = [choose_tile(one, pick_settings(settings, numbers[id(one)])) for one in plan.regions if isinstance(one, ProductRegion)]
     return all(one.shared_bytes <= hardware.shared_per_block and one.sums <= _MOST_SUMS for one in tiles)
@@ -113,11 +132,6 @@ def _uses(plan: KernelPlan, name: str) -> bool:
     if name in _ATTENTION:
         return bool(plan.attentions)
     if name == "scheme":
-    return _fits_attentions(plan, settings, hardware) and all(_fits_products(each, settings, hardware) for each in plan.all_sizes)
-
-
-def _fits_products(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
-    """Whether the card has the shared memory and the registers for every product."""
         return any(isinstance(one, ProductRegion) and one.product.source.dtype == "float32" for one in plan.regions)
     if name == "replayed":
         return can_replay(plan)

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, count, unravel, variable
-from tritonsmith.prompts.recipes.regions.values.tensors import LibraryCall, Tensor
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, LibraryCall, Tensor
 
 LEAD, QUERY, KEY, FEATURE, COLUMN = "lead", "m", "n", "d", "c"
 """Variables: the head of a batch, the query, the key, the feature of query and key, the column of a value."""
@@ -91,6 +92,19 @@ class Attention(Tensor):
         """Where the result has an element."""
         plain = (*unravel(variable(LEAD, self.heads), self.leads), row, column)
         return tuple(plain[axis] for axis in self.order)
+
+
+_TIMES = re.compile(r"\{0\} ([*/]) (\d[\d.e-]*)")
+"""A value times or through a positive number."""
+
+
+def find_factor(score: Tensor, product: Tensor) -> float | None:
+    """What a score is the product times, where it is nothing else and the number is positive."""
+    if score is product:
+        return 1.0
+    found = _TIMES.fullmatch(score.template) if isinstance(score, Formula) and score.inputs == (product,) else None
+    number = float(found[2]) if found else 0.0
+    return None if found is None or not number else number if found[1] == "*" else 1.0 / number
 
 
 def list_extras(score: Tensor, product: Tensor) -> list[Tensor]:

@@ -6,19 +6,22 @@ It keeps the maximum of the scores so far and the sum of their exponentials, and
 
 from __future__ import annotations
 
+import math
+
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion
-from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, KEY, QUERY, list_extras
+from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, KEY, QUERY, find_factor, list_extras
 from tritonsmith.prompts.recipes.regions.values.indices import ravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
-from tritonsmith.prompts.recipes.regions.writing.blocks import KEPT, Blocks, choose_blocks, count_warps
+from tritonsmith.prompts.recipes.regions.writing.blocks import KEPT, Blocks, choose_blocks, choose_scheme, count_warps
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments
-from tritonsmith.prompts.recipes.regions.writing.head_products import DOWN, SPAN, WORDS, HeadProducts, make_emitter, write_piece
+from tritonsmith.prompts.recipes.regions.writing.head_parts import HeadParts, plan_parts, write_head_parts
+from tritonsmith.prompts.recipes.regions.writing.head_places import DOWN, SPAN, WORDS, make_emitter, write_piece
+from tritonsmith.prompts.recipes.regions.writing.head_products import HeadProducts
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, Kernel
 from tritonsmith.prompts.recipes.regions.writing.spans import write_spans
 
 _BIG = 2**31
-_LOG2E = "1.4426950408889634"
 _NONE = 'float("-inf")'
 _MANY_BLOCKS = 4
 """Whole blocks of keys from which those that are not whole have a loop of their own."""
@@ -27,14 +30,17 @@ _SHARED_HEADS = 8
 
 
 def write_attention(region: AttentionRegion, name: str, settings: Settings) -> list[Kernel]:
-    """The kernel; ahead of it another one where a mask that all heads share hides whole blocks of keys."""
+    """The kernel; ahead of it one that splits keys and values, and one where a mask that all heads share hides whole blocks of keys."""
     one = region.attention
     blocks = choose_blocks(one, settings)
     spans = None
     if one.hidden is not None and one.heads >= _SHARED_HEADS and one.keys > blocks.keys:
         spans = Buffer(shape=(-(-one.queries // blocks.queries), len(SPAN)), dtype="int32", name="spans")
-    kernel = AttentionWriter(region, settings, blocks, spans).write(name)
-    return [kernel] if spans is None else [write_spans(region, f"find_spans_of_{name}", blocks, spans), kernel]
+    parts = plan_parts(one, blocks, settings)
+    writer = AttentionWriter(region, settings, blocks, spans, parts)
+    kernels = [] if spans is None else [write_spans(region, f"find_spans_of_{name}", blocks, spans)]
+    kernels += [] if parts is None else [write_head_parts(region, f"split_heads_of_{name}", blocks, parts, writer.wide)]
+    return [*kernels, writer.write(name)]
 
 
 class AttentionWriter:
@@ -45,18 +51,19 @@ class AttentionWriter:
         settings: ways to multiply, warps and stages.
         blocks: sizes.
         spans: for each block of queries the numbers of `SPAN`; None where nobody knows.
+        parts: of keys and values, where a kernel makes them ahead.
     """
 
-    def __init__(self, region: AttentionRegion, settings: Settings, blocks: Blocks, spans: Buffer | None) -> None:
+    def __init__(self, region: AttentionRegion, settings: Settings, blocks: Blocks, spans: Buffer | None, parts: HeadParts | None) -> None:
         self.region, self.one, self.settings, self.blocks, self.spans = region, region.attention, settings, blocks, spans
         self.arguments = Arguments()
         self.arguments.used |= WORDS | {f"{letter}{number}{end}" for letter in "qkvdce" for number in (0, 1) for end in
                                          ("", "_down", "_valid", "_valid_down", "_high", "_low", "_back", "_rest")}  # fmt: skip
         self.emitter = make_emitter(region, self.arguments, blocks)
-        tensors = (*region.reads.values(), self.one)
+        tensors = (*region.reads.values(), self.one, *(piece.parts for piece in ((*parts.keys, *parts.values) if parts else ())))
         self.wide = ".to(tl.int64)" if max(value.size for value in tensors) >= _BIG else ""
         """What makes indices of places into tensors that have too many for 32 bits."""
-        self.products = HeadProducts(region, settings, blocks, self.emitter, self.wide)
+        self.products = HeadProducts(region, settings, blocks, self.emitter, self.wide, parts)
 
     def write(self, name: str) -> Kernel:
         """The kernel."""
@@ -148,7 +155,8 @@ class AttentionWriter:
         """The weights of the block's keys, with the maximum and the sum so far brought up to date."""
         one, emitter = self.one, self.emitter
         masked = self._is_masked(value)
-        score = emitter.read(value, one.find(value, variable(QUERY, one.queries), variable(KEY, one.keys)))
+        factor = find_factor(value, one.product) if one.softmax and not ragged else None
+        score = "scores" if factor else emitter.read(value, one.find(value, variable(QUERY, one.queries), variable(KEY, one.keys)))
         ragged = ragged and not (one.causal and one.queries <= one.keys)
         if not one.softmax:
             emitter.line(f"weights = {f'tl.where(valid, {score}, 0.0)' if ragged else score}")
@@ -156,12 +164,14 @@ class AttentionWriter:
         if ragged:
             emitter.line(f"scores = tl.where(valid, {score}, {_NONE})")
             score = "scores"
-        emitter.line(f"higher = tl.maximum(most, tl.max({score}, 1, keep_dims=True))")
+        binary = repr((factor or 1.0) * math.log2(math.e))  # scores times this are powers of two
+        emitter.line(f"higher = tl.maximum(most, tl.max({score}, 1, keep_dims=True) * {binary})")
         if masked:
             emitter.line(f"base = tl.where(higher == {_NONE}, 0.0, higher)")
         base = "base" if masked else "higher"
-        emitter.line(f"weights = tl.exp2(({score} - {base}) * {_LOG2E})")
-        emitter.line(f"alpha = tl.exp2((most - {base}) * {_LOG2E})")
+        raised = f"({base} - 15.0)" if choose_scheme(one.value.dtype, self.settings) == "fp16x3" else base  # 2^15: parts have one scale
+        emitter.line(f"weights = tl.exp2({score} * {binary} - {raised})")
+        emitter.line(f"alpha = tl.exp2(most - {base})")
         emitter.line("total = total * alpha + tl.sum(weights, 1, keep_dims=True)")
         emitter.line("most = higher")
 

@@ -13,13 +13,15 @@ _LEAST = 16
 """Rows, columns and terms that a product on tensor cores has at least."""
 _CHUNK = 128
 """Features or columns of one product."""
-_SAFE = 64
+SAFE = 64
 """Places that a piece in `fp16x3` has at least, if another one is larger. With 16 or 32 the code of ptxas reads uniform registers nobody
 wrote: of 21 kernels that Triton 3.6 compiled for sm_90 all did, and an H200 reported an illegal address. Of 60 others none does."""
 KEPT = 256
 """Features of a query that a program keeps, and columns of the result that it has."""
 DIRECT = "as they are"
 """The way to multiply operands of 16 bits: one product of these, with a sum in fp32."""
+_READERS = 4
+"""Blocks of queries from which keys and values are split ahead."""
 _BYTES_OF_PARTS = {"fp16x3": 4, "tf32x3": 8, "ieee": 4}
 """Bytes of what stands for one operand of fp32."""
 
@@ -56,13 +58,13 @@ class Blocks:
 def choose_blocks(attention: Attention, settings: Settings) -> Blocks:
     """The blocks that settings ask for, none larger than the task."""
     stepped, slices = attention.features > KEPT, -(-attention.columns // KEPT)
-    least = _SAFE if "fp16x3" in (choose_scheme(one.dtype, settings) for one in (attention.query, attention.value)) else _LEAST
+    least = SAFE if "fp16x3" in (choose_scheme(one.dtype, settings) for one in (attention.query, attention.value)) else _LEAST
     columns = attention.columns if slices == 1 else KEPT
     return Blocks(
         queries=max(_LEAST, min(int(settings["query_rows"]), round_up(attention.queries))),
         keys=max(_LEAST, min(int(settings["key_rows"]), round_up(attention.keys))),
         features=((0, _CHUNK),) if stepped else split_axis(attention.features, least),
-        columns=split_axis(columns if least == _LEAST else max(columns, min(_SAFE, attention.features)), least),
+        columns=split_axis(columns if least == _LEAST else max(columns, min(SAFE, attention.features)), least),
         slices=slices, stepped=stepped,
     )  # fmt: skip
 
@@ -70,6 +72,16 @@ def choose_blocks(attention: Attention, settings: Settings) -> Blocks:
 def choose_scheme(dtype: str, settings: Settings) -> str:
     """How operands of a type are multiplied."""
     return str(settings["attention_products"]) if dtype == "float32" else DIRECT
+
+
+def splits_ahead(attention: Attention, blocks: Blocks, settings: Settings) -> bool:
+    """Whether a kernel splits keys and values into fp16 parts ahead, because several programs read each of them.
+
+    Causal attention of 4,096 keys took 0.52 of its time so with heads of 64, and 0.63 with heads of 128 (H200, 2026-11-26).
+    """
+    in_parts = all(choose_scheme(one.dtype, settings) == "fp16x3" for one in (attention.query, attention.key, attention.value))
+    several = attention.queries > (_READERS - 1) * blocks.queries
+    return in_parts and several and not blocks.stepped and blocks.slices == 1
 
 
 def count_shared_bytes(attention: Attention, settings: Settings) -> int:
@@ -84,7 +96,7 @@ def count_shared_bytes(attention: Attention, settings: Settings) -> int:
     held = _BYTES_OF_PARTS.get(scheme, size)
     kept = blocks.queries * features * held
     masks = max(1, stages - 1) * blocks.queries * blocks.keys * _count_mask_bytes(attention)
-    if scheme not in _BYTES_OF_PARTS:
+    if scheme not in _BYTES_OF_PARTS or splits_ahead(attention, blocks, settings):
         return kept + stages * blocks.keys * (features + columns) * size + masks
     ahead = (blocks.queries if blocks.stepped else 0) * features + blocks.keys * (features + (0 if blocks.stepped else columns))
     return kept + blocks.keys * widest * held + (stages - 1) * ahead * size + masks

@@ -98,6 +98,10 @@ class Emitter:
         """Whether values of 16 bits are read as they are, not in fp32."""
         self.numbers: frozenset[str] = frozenset()
         """Variables that Triton has as Python's numbers, which have no methods."""
+        self.load_hints: dict[int, str] = {}
+        """By value in memory: what else a load of its elements says."""
+        self.store_hint = ""
+        """What else a store says."""
 
     def line(self, text: str) -> None:
         """Add a line to the innermost scope."""
@@ -159,7 +163,8 @@ class Emitter:
         index = ravel(at, value.shape)
         mask = self.mask(index.names, guards)
         other = other or ("0.0" if value.dtype in FLOATS else "0")
-        text = f"tl.load({self.address(value, index)}{f', mask={mask}, other={other}' if mask else ''})"
+        hint = self.load_hints.get(id(value), "")
+        text = f"tl.load({self.address(value, index)}{f', mask={mask}, other={other}' if mask else ''}{hint})"
         return text + (".to(tl.float32)" if value.dtype in ("float16", "bfloat16") and not self.narrow else ""), index.names
 
     def address(self, value: Tensor, index: Index, stored: bool = False) -> str:
@@ -224,4 +229,4 @@ class Emitter:
     def store(self, value: Tensor, index: Index, text: str, bounds: frozenset[str]) -> None:
         """Store an element."""
         mask = self.mask(bounds)
-        self.line(f"tl.store({self.address(value, index, stored=True)}, {text}{f', mask={mask}' if mask else ''})")
+        self.line(f"tl.store({self.address(value, index, stored=True)}, {text}{f', mask={mask}' if mask else ''}{self.store_hint})")

@@ -39,7 +39,7 @@ from tritonsmith.prompts.recipes.regions.writing.split import write_split
 from tritonsmith.prompts.recipes.regions.writing.steps import write_steps
 
 _HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
-            "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "leaves_range",
+            "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "split_alike", "leaves_range",
             "wait_until")  # fmt: skip
 
 
@@ -51,6 +51,8 @@ class SizedForward:
     returned: str
     right: str
     """Whether inputs have such sizes."""
+    wrong: str
+    """Whether they have others."""
     made_for: str
     """The sizes in words."""
 
@@ -80,6 +82,8 @@ class ModuleText:
     """What they are made for, in words."""
     sized: list[SizedForward] = field(default_factory=list)
     """The forwards for other sizes each, where one does not do for all."""
+    whole: bool = True
+    """Whether it is for every size that the task declares."""
 
 
 def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:
