@@ -18,11 +18,18 @@ from tritonsmith.prompts.recipes.plan import NoPlan
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
-from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion, CallRegion, ProductRegion, RowRegion, ScatterRegion, WorkRegion
+from tritonsmith.prompts.recipes.regions.cutting.regions import (
+    AttentionRegion,
+    CallRegion,
+    ProductRegion,
+    RowRegion,
+    ScatterRegion,
+    WorkRegion,
+)
 from tritonsmith.prompts.recipes.regions.lengths import lengthen
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, list_values, read_forward
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, LibraryCall, Tensor, TensorView
-from tritonsmith.prompts.recipes.regions.writing.head_parts import count_parts
+from tritonsmith.prompts.recipes.regions.writing.heads.parts import count_parts
 from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, wrap_launch
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 

@@ -16,8 +16,8 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion,
 from tritonsmith.prompts.recipes.regions.example import EXAMPLE
 from tritonsmith.prompts.recipes.regions.gains import describe_gain, predict_regions
 from tritonsmith.prompts.recipes.regions.plan import PLAIN, RegionPlan, read_regions
-from tritonsmith.prompts.recipes.regions.writing.blocks import choose_blocks, count_shared_bytes, splits_ahead
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
+from tritonsmith.prompts.recipes.regions.writing.heads.blocks import choose_blocks, count_shared_bytes, splits_ahead
 from tritonsmith.prompts.recipes.regions.writing.held import is_held
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import TUNED, choose_tile, number_products, pick_settings
 

@@ -15,7 +15,7 @@ from tritonsmith.prompts.recipes.book import match
 from tritonsmith.prompts.recipes.regions.gains import time_regions
 from tritonsmith.prompts.recipes.regions.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
-from tritonsmith.prompts.recipes.regions.writing.blocks import choose_blocks, count_shared_bytes, split_axis
+from tritonsmith.prompts.recipes.regions.writing.heads.blocks import choose_blocks, count_shared_bytes, split_axis
 
 BY_NAME = {case.name: case for case in ATTENTION}
 QUICK = ("causal heads of a packed product", "mask of truths with an empty row")

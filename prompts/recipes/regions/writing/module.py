@@ -25,7 +25,7 @@ from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues, list_values
 from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Held, Item, Tensor, TensorView
-from tritonsmith.prompts.recipes.regions.writing.attention import write_attention
+from tritonsmith.prompts.recipes.regions.writing.heads.attention import write_attention
 from tritonsmith.prompts.recipes.regions.writing.held import is_held, write_held
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations

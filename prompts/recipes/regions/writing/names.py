@@ -22,8 +22,8 @@ _QUIET = {"centered", "spread", "exponential", "clone", "contiguous", "dropout",
 _OPERATORS = {"truediv": "div", "iadd": "add", "imul": "mul", "isub": "sub", "getitem": "pick"}
 _TAKEN = {"torch", "nn", "F", "tl", "triton", "libdevice", "self", "describe", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger",
           "smaller", "add_logs", "floor_quotient", "floor_remainder", "real_quotient", "real_remainder", "as_key", "from_key", "given",
-          "split_lines", "COMPILED", "load_acquire", "wait_until", "magnitude", "namedtuple", "built", "split_value", "split_alike", "leaves_range",
-          "len", "str", "isinstance", "super", "range", "build_reference", "clone"}  # fmt: skip
+          "split_lines", "COMPILED", "load_acquire", "wait_until", "magnitude", "namedtuple", "built", "split_value",
+          "split_alike", "leaves_range", "len", "str", "isinstance", "super", "range", "build_reference", "clone"}  # fmt: skip
 
 
 def list_operations(region: WorkRegion) -> list[str]:

@@ -123,7 +123,7 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
         if block == 1:
             return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, rows // 64))
         return Tiling(RowLayout.TILE, rows, block, block < space.length, _count_warps(rows * block, per_thread))
-    if region.rows <= _FEW_ROWS or passes > 1 and _is_light(region):  # a program that is alone may have more registers, and waits for memory once
+    if region.rows <= _FEW_ROWS or passes > 1 and _is_light(region):  # a program that is alone waits for memory once
         most = int(settings["whole_row"])
     if length > most and not shared and region.rows >= _MANY_ROWS and passes == 1 and _shares_most(region):
         return Tiling(RowLayout.TILE, _TOGETHER, tile // _TOGETHER, True, _count_warps(tile, per_thread))

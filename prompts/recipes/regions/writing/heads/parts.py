@@ -9,9 +9,9 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion
 from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, FEATURE, LEAD, Attention
 from tritonsmith.prompts.recipes.regions.values.indices import variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
-from tritonsmith.prompts.recipes.regions.writing.blocks import KEPT, SAFE, Blocks, split_axis, splits_ahead
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
-from tritonsmith.prompts.recipes.regions.writing.head_places import DOWN, WORDS, load_operand, make_emitter, write_piece
+from tritonsmith.prompts.recipes.regions.writing.heads.blocks import KEPT, SAFE, Blocks, split_axis, splits_ahead
+from tritonsmith.prompts.recipes.regions.writing.heads.places import DOWN, WORDS, load_operand, make_emitter, write_piece
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, Kernel
 
 _MOST_KEYS = 128
@@ -83,7 +83,8 @@ def write_head_parts(region: AttentionRegion, name: str, blocks: Blocks, parts: 
     """One program for each block of keys of a head splits these keys and their values."""
     one = region.attention
     arguments = Arguments()
-    arguments.used |= WORDS | {f"{letter}{number}{end}" for letter in "kvdc" for number in (0, 1) for end in ("", "_valid", "_high", "_low", "_back")}
+    ends = ("", "_valid", "_high", "_low", "_back")
+    arguments.used |= WORDS | {f"{letter}{number}{end}" for letter in "kvdc" for number in (0, 1) for end in ends}
     emitter = make_emitter(region, arguments, blocks)
     lead = LEAD if one.heads > 1 else ""
     lines = ["program = tl.program_id(0)", *([f"lead = (program // {parts.blocks}){wide}"] if lead else [])]

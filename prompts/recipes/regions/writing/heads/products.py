@@ -7,10 +7,10 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion
 from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, FEATURE, KEY, LEAD, QUERY
 from tritonsmith.prompts.recipes.regions.values.indices import Index, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Tensor
-from tritonsmith.prompts.recipes.regions.writing.blocks import DIRECT, Blocks, choose_scheme
 from tritonsmith.prompts.recipes.regions.writing.emitter import Emitter
-from tritonsmith.prompts.recipes.regions.writing.head_parts import HeadParts, Piece, place_factors
-from tritonsmith.prompts.recipes.regions.writing.head_places import DOWN, load_operand, write_piece
+from tritonsmith.prompts.recipes.regions.writing.heads.blocks import DIRECT, Blocks, choose_scheme
+from tritonsmith.prompts.recipes.regions.writing.heads.parts import HeadParts, Piece, place_factors
+from tritonsmith.prompts.recipes.regions.writing.heads.places import DOWN, load_operand, write_piece
 
 
 class HeadProducts:

@@ -6,8 +6,8 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion
 from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, FEATURE, KEY, LEAD, QUERY
 from tritonsmith.prompts.recipes.regions.values.indices import Index
 from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Tensor, TensorView
-from tritonsmith.prompts.recipes.regions.writing.blocks import KEPT, Blocks
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
+from tritonsmith.prompts.recipes.regions.writing.heads.blocks import KEPT, Blocks
 
 DOWN = "n_down"
 """Keys as rows, where `n` has them as columns."""
@@ -15,7 +15,8 @@ SPAN = ("first", "clear", "last")
 """What is known of a block of queries ahead: where a block of keys begins that one of them sees, from where on not all of them see
 all keys, and the key behind the last one."""
 WORDS = {LEAD, QUERY, KEY, DOWN, *SPAN, "program", "block", "part", "scores", "most", "higher", "base", "total", "weights", "alpha",
-         "valid_down", "weights_high", "weights_low", "weights_back", "feature", "seen", "all_seen", "split_lines", "split_alike", "start"}  # fmt: skip
+         "valid_down", "weights_high", "weights_low", "weights_back", "feature", "seen", "all_seen", "split_lines", "split_alike",
+         "start"}  # fmt: skip
 """Names that the kernel uses itself."""
 
 

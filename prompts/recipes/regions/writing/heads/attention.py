@@ -13,13 +13,13 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion
 from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, KEY, QUERY, find_factor, list_extras
 from tritonsmith.prompts.recipes.regions.values.indices import ravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
-from tritonsmith.prompts.recipes.regions.writing.blocks import KEPT, Blocks, choose_blocks, choose_scheme, count_warps
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments
-from tritonsmith.prompts.recipes.regions.writing.head_parts import HeadParts, plan_parts, write_head_parts
-from tritonsmith.prompts.recipes.regions.writing.head_places import DOWN, SPAN, WORDS, make_emitter, write_piece
-from tritonsmith.prompts.recipes.regions.writing.head_products import HeadProducts
+from tritonsmith.prompts.recipes.regions.writing.heads.blocks import KEPT, Blocks, choose_blocks, choose_scheme, count_warps
+from tritonsmith.prompts.recipes.regions.writing.heads.parts import HeadParts, plan_parts, write_head_parts
+from tritonsmith.prompts.recipes.regions.writing.heads.places import DOWN, SPAN, WORDS, make_emitter, write_piece
+from tritonsmith.prompts.recipes.regions.writing.heads.products import HeadProducts
+from tritonsmith.prompts.recipes.regions.writing.heads.spans import write_spans
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, Kernel
-from tritonsmith.prompts.recipes.regions.writing.spans import write_spans
 
 _BIG = 2**31
 _NONE = 'float("-inf")'

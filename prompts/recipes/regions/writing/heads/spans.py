@@ -5,9 +5,9 @@ from __future__ import annotations
 from tritonsmith.prompts.recipes.regions.cutting.heads import find_hidden
 from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion
 from tritonsmith.prompts.recipes.regions.values.attention import KEY
-from tritonsmith.prompts.recipes.regions.writing.blocks import Blocks
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments
-from tritonsmith.prompts.recipes.regions.writing.head_places import SPAN, WORDS, make_emitter
+from tritonsmith.prompts.recipes.regions.writing.heads.blocks import Blocks
+from tritonsmith.prompts.recipes.regions.writing.heads.places import SPAN, WORDS, make_emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, Kernel
 
 
