@@ -161,14 +161,22 @@ class LoopView:
                     if root not in arguments:
                         return False
                     written = access.kind != "load"
-                    part = self.trace(arguments[root], launch.frame, written)
-                    if written and not part.text and self._is_indexed(access, arguments, launch):
-                        part = replace(part, text="by an index")
-                    (writes if written else reads).append(part)
+                    for choice in self._find_choices(arguments[root], launch.frame):
+                        part = self.trace(choice, launch.frame, written)
+                        if written and not part.text and self._is_indexed(access, arguments, launch):
+                            part = replace(part, text="by an index")
+                        (writes if written else reads).append(part)
         own = all(part.fresh or part.text for part in writes)
         return own and all(
             written.fresh or written.text == read.text for written in writes for read in reads if written.base == read.base
         )  # fmt: skip
+
+    def _find_choices(self, node: ast.expr, frame: Frame) -> list[ast.expr]:
+        """Both sides of what is chosen in the iteration: `first if t == 0 else ys[t - 1]`, also by a name."""
+        value = self.inside.get(node.id, node) if isinstance(node, ast.Name) and frame is self.frame else node
+        if not isinstance(value, ast.IfExp):
+            return [node]
+        return [choice for side in (value.body, value.orelse) for choice in self._find_choices(side, frame)]
 
     def _find_kept(self) -> LastingState:
         """What iterations leave in attributes and in names of functions around."""

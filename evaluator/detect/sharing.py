@@ -196,7 +196,7 @@ def _bounds_only(part: str, form: Polynomial) -> bool:
 
 def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
     """Whether the load lies some elements, or some programs, beside the place that the program itself stores."""
-    stored, loaded = store.address.form, load.address.form
+    stored, loaded = _open_ring(store.address.form), _open_ring(load.address.form)
     loops = {f"loop:{loop}" for loop in store.loops if loop in load.loops}
     apart = _without_time(loaded - stored, loops)
     if any(symbol.kind == "opaque" and symbol.key.startswith(("Mod", "maximum", "minimum")) for symbol in loaded.symbols()):
@@ -216,6 +216,16 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
     if any(_is_kept_inside(load, loaded - stored, symbol, walk.ranges[symbol.name]) for symbol in tiled):
         return False
     return same or any(find_multiple(rest, unit) for rest in moved_by for unit in (*units, *elements) if unit.terms)
+
+
+def _open_ring(form: Polynomial) -> Polynomial:
+    """An address with `(p + 1) % programs` as `p + 1`: the next program's place in a ring."""
+    for symbol in [each for each in form.symbols() if each.key.startswith("Mod") and len(each.parts) == 2]:
+        number, count = symbol.parts
+        if any(dep.startswith("programs:") for dep in count.deps) and not any(dep.startswith("range:") for dep in symbol.deps):
+            way = number.split("programs")[1]
+            form = form + form.coefficient(symbol.name) * (way - Polynomial(frozenset({((symbol,), 1)})))
+    return form
 
 
 def _find_tiled(walk: KernelWalk, form: Polynomial) -> list[Symbol]:

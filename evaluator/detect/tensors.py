@@ -61,6 +61,8 @@ class Tensors:
             parts = node.elts
         elif isinstance(node, ast.ListComp | ast.GeneratorExp):
             parts = [node.elt]
+        elif isinstance(node, ast.DictComp):
+            parts = [node.value]
         return any(self.is_input(part, frame, less) for part in parts)
 
     def _is_input_name(self, name: str, frame: Frame, depth: int) -> bool:

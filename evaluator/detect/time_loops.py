@@ -177,12 +177,14 @@ class TimeLoops:
                 if method == "split":
                     return bool(sizes) and _number(sizes[0]) == 1 and self.tensors.is_input(over, frame)
                 return bool(sizes) and not isinstance(sizes[0], ast.Constant) and self.tensors.is_extent(sizes[0], frame)
-        if isinstance(over, ast.ListComp | ast.GeneratorExp):
+            if method in ("items", "values"):
+                return self._gives_steps(over.func.value, frame, depth - 1)
+        if isinstance(over, ast.ListComp | ast.GeneratorExp | ast.DictComp):
             heads = list(find_heads(over))
             ranges = [found for head in heads if (found := self._find_range(head.over, frame))]
             along = any(len(found.args) < 3 and found.args and self.tensors.is_extent(found.args[-1], where) for found, where in ranges)
             along = along or any(self._gives_steps(head.over, frame, depth - 1) for head in heads)
-            return self.tensors.is_input(over.elt, frame) and along
+            return self.tensors.is_input(over.value if isinstance(over, ast.DictComp) else over.elt, frame) and along
         if isinstance(over, ast.Name):
             values = [(value, where) for value, where in self._host.values.find_definitions(over, frame) if value is not over]
             known = [(value, where) for value, where in values if not uses_name(value, over.id)]

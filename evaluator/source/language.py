@@ -138,10 +138,12 @@ class Language:
         if self._index.resolve_name(node.func).startswith(_COMPILER_HELPERS):
             return replace(put_to_use(result, Use.SUM), form=form)
         mixed = result.mixed or short in _REDUCTIONS
-        result = put_to_use(result, Use.SUM if short in _MILD else Use.FULL)
+        result = put_to_use(result, Use.SUM if short in _MILD or short == "gather" else Use.FULL)
         elementwise = short in ("max", "min") and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
         if short in _FOLDS | _ORDERED and arguments and not elementwise:
             result = self._note_mixing(arguments[0], result, env)
+        elif short == "gather" and arguments:
+            self._note_mixing(arguments[0], result, env)  # elements change places, which alone is what a sort does
         return replace(result, form=form, mixed=mixed)
 
     def _note_mixing(self, folded: Value, result: Value, env: Env) -> Value:
