@@ -177,7 +177,8 @@ def test_a_size_that_leaves_nothing_to_judge_is_refused() -> None:
 
 
 def test_lazy_modules_are_refused() -> None:
-    source = (TASKS / "26_gelu_scale_bias.py").read_text().replace("super().__init__()", "super().__init__(); self.l = torch.nn.LazyLinear(3)")
+    lazy = "super().__init__(); self.l = torch.nn.LazyLinear(3)"
+    source = (TASKS / "26_gelu_scale_bias.py").read_text().replace("super().__init__()", lazy)
     with pytest.raises(TaskError, match=r"26\.py: l\.weight has no size before the first call; give lazy modules their sizes"):
         probe(Task(name="26", path="26.py", source=source))
 
