@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import functools
 import inspect
+import linecache
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -19,6 +20,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.reference.guards import find_guards
 from tritonsmith.evaluator.reference.module import list_held, list_tensors
 from tritonsmith.evaluator.reference.nodes import (
     add_costs,
@@ -77,7 +79,7 @@ class ExecutedForward:
     size_lines: tuple[int, ...]
     """Lines of the task that ask a tensor for its sizes."""
     value_lines: tuple[int, ...]
-    """Lines of the task that turn a tensor into Python values, constants of the code aside."""
+    """Lines of the task that turn a tensor into Python values; constants of the code and checks that only raise aside."""
     refusal: str = ""
     """Why there are no nodes; empty where there are."""
 
@@ -97,7 +99,8 @@ def execute_forward(model: nn.Module, inputs: list[Any], file: str, deadline: fl
         with recorder.watch_modules(), recorder:
             output = model(*inputs)
         recorder.take_output(output)
-    sizes, values = (tuple(sorted(found - {0})) for found in (recorder.size_lines, recorder.value_lines))
+    guards = find_guards("".join(linecache.getlines(file))) if recorder.value_lines else set()
+    sizes, values = (tuple(sorted(found - {0})) for found in (recorder.size_lines, recorder.value_lines - guards))
     ops, refusal = tuple(recorder.ops), ""
     if recorder.transformed is not None:
         place = f"line {recorder.transformed} " if recorder.transformed else "it "

@@ -30,11 +30,13 @@ def make_stand_in(reference: Reference, seed: int) -> StandIn:
     """The model and its inputs, each on fake tensors, or for real where making it needs values. Raises TaskError."""
     mode = FakeTensorMode(allow_non_fake_inputs=True)  # what is real is taken as fake where forward reads it
     model = make_fake(mode, lambda: reference.build(seed))
+    for value in model.state_dict(keep_vars=True).values():
+        _forget_value(value)
     return StandIn(mode, model, list(map(_forget_value, make_fake(mode, lambda: reference.draw_inputs(seed)))))
 
 
 def _forget_value(argument: Any) -> Any:
-    """The argument; a fake tensor that was made of numbers no longer knows them, since a call may give others."""
+    """The argument; a fake tensor that was made of numbers no longer knows them: a call, or a checkpoint, may give others."""
     if isinstance(argument, FakeTensor):
         argument.constant = None
     return argument

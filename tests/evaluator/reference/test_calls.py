@@ -88,6 +88,8 @@ CASES = [
          ("mul", "linear"), init="self.l = nn.Linear(8, 4)"),
     Case("a number as a tensor", "return x[:, : int(n)].relu()", ("getitem", "relu"), inputs="torch.rand(6, 8), torch.tensor(3)",
          arguments="x, n", values=(0,)),
+    Case("checks of values", "assert (x >= 0).all(), 'low'| if x.isnan().any():| ----raise ValueError('nan')| return x.sqrt()",
+         ("ge", "all", "isnan", "any", "sqrt")),
     Case("warnings by value", "return torch.cov(x[: len(x)])", ("getitem", "cov"), sizes=(0,)),
     Case("several types", "assert len(ids) == 3| y = self.table(ids).to(torch.bfloat16)| return torch.where(keep, y, 0.0), ids.argmax()",
          ("Embedding", "to", "where", "argmax"), inputs="torch.randint(9, (3, 4)), torch.rand(3, 4, 8) > 0.5",

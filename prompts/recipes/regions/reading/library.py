@@ -63,7 +63,8 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | ComplexPair | t
         raise NoPlan((name_node(node), node))
     name = node.target.rpartition(".")[2]
     counted = name == "one_hot" and call.get(1, "num_classes", default=-1) == -1
-    if name in _BY_VALUE or counted or (name == "where" and len(node.args) == 1):
+    repeats = call.get(1, "repeats", default=0) if name == "repeat_interleave" and call.kwargs.get("output_size") is None else 0
+    if name in _BY_VALUE or counted or isinstance(repeats, Tensor) or (name == "where" and len(node.args) == 1):
         raise NoPlan((f"{name_node(node)}, whose values decide a shape", node))
     try:
         text = _write_call(call, inputs, members)
