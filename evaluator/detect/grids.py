@@ -54,6 +54,7 @@ def _keeps_axis_whole(walk: KernelWalk) -> bool:
     names = [f"program:{axis}" for axis in walk.program_axes]
     placed = [access for access in walk.accesses if access.kind != "atomic" and any(name in access.address.form.deps for name in names)]
     apart = any(access.address.rank == 0 for access in placed)  # a number for each program: it has no tile of that axis
+    apart |= any(loop.mixed & loop.updates.keys() for loop in walk.loops.values())  # a tile of which all elements make the next ones
     for access in placed:
         form = access.address.form
         programs = [form.coefficient(name) for name in names]

@@ -77,6 +77,8 @@ class Names:
             for node in ast.walk(method):
                 if (added := _read_added(node)) is not None and isinstance(added[0], ast.Attribute):
                     yield added[0].attr, added[1], method
+                if isinstance(node, ast.Call) and (named := _read_named(node)) is not None:
+                    yield *named, method
                 if isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
                     for target in node.targets if isinstance(node, ast.Assign) else [node.target]:
                         for one, value in _pair(target, node.value):
@@ -119,6 +121,26 @@ def _find_operators(index: KernelSource) -> Iterator[tuple[str, Function]]:
                 for text in texts:
                     if isinstance(text, str) and "::" in text and not index.resolve_name(decorator.func).endswith("fake"):
                         yield text.replace("::", ".").split("(")[0], function
+
+
+def write_pattern(node: ast.expr) -> str:
+    """A text with a star for each part that is no constant: `layer*` for `f"layer{i}"`."""
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        return node.value
+    if isinstance(node, ast.JoinedStr):
+        return "".join(write_pattern(part) for part in node.values)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        return write_pattern(node.left) + write_pattern(node.right)
+    return "*"
+
+
+def _read_named(node: ast.Call) -> tuple[str, ast.expr] | None:
+    """What `setattr(self, name, value)` and `self.add_module(name, value)` set."""
+    function = node.func.id if isinstance(node.func, ast.Name) else node.func.attr if isinstance(node.func, ast.Attribute) else ""
+    places = {"setattr": 1, "add_module": 0, "register_module": 0}
+    if function not in places or len(node.args) != places[function] + 2:
+        return None
+    return write_pattern(node.args[places[function]]), node.args[-1]
 
 
 def _walk_own(body: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:

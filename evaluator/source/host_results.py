@@ -8,6 +8,7 @@ from dataclasses import replace
 from itertools import product
 from typing import TYPE_CHECKING
 
+from tritonsmith.evaluator.source.host_names import write_pattern
 from tritonsmith.evaluator.source.host_things import Frame, Given, Thing, ThingKind
 
 if TYPE_CHECKING:
@@ -40,9 +41,10 @@ def find_outside_result(values: HostValues, name: str, node: ast.Call, frame: Fr
     if name == "super":
         yield Thing(ThingKind.PARENT, frame.owner)
     elif name == "getattr" and len(node.args) > 1:
-        for word in _read_text(values, node.args[1], frame, depth):
-            for base in values.find(node.args[0], frame, depth):
-                yield from values.members.find_attribute(base, word, depth)
+        words = _read_text(values, node.args[1], frame, depth)
+        for base in values.find(node.args[0], frame, depth):
+            pattern = [write_pattern(node.args[1])] if base.kind is ThingKind.OBJECT and not words else []
+            yield from (thing for word in words + pattern for thing in values.members.find_attribute(base, word, depth))
     elif name in ("importlib.import_module", "__import__") and node.args:
         yield from (Thing(ThingKind.OUTSIDE, word) for word in _read_text(values, node.args[0], frame, depth))
     elif name == "functools.partial" and node.args:
