@@ -5,7 +5,8 @@ import ast
 import pytest
 
 from tritonsmith.benchmarks.tuning.cases import CASES, load_case, read_stated, write_autotuned
-from tritonsmith.benchmarks.tuning.study import ArmRow, compare_arms, describe, main
+from tritonsmith.benchmarks.tuning.study import ArmRow, TuningStudy, compare_arms, describe, main
+from tritonsmith.evaluator.schema import Status, Verdict
 from tritonsmith.evaluator.spaces.read import read_space
 from tritonsmith.evaluator.spaces.space import count_configurations
 
@@ -35,6 +36,20 @@ def test_cases_on_large_tasks_have_sizes_of_their_own():
     assert load_case(cumsum, "full").overrides == {"rows": 32768, "columns": 32768}
     assert load_case(cumsum, "small").overrides == {"rows": 4, "columns": 4096}
     assert "running_sum[(rows,)](x, out, columns, **TUNED)" in cumsum.read_kernel() and "WARPS" not in cumsum.read_kernel()
+
+
+def test_a_row_without_a_score_says_why(tmp_path):
+    class Judge:
+        async def describe(self, task):
+            return None
+
+        def evaluate_now(self, task, source):
+            return Verdict(status=Status.INACCURATE, sha="x", message="maximum error 9 at output 0\nand more")
+
+    case = next(case for case in CASES if case.name == "layer_norm")
+    (row,) = TuningStudy(Judge(), tmp_path, "small", 4, autotuned=False).run(case)
+    assert row.arm == "untuned" and row.note == "maximum error 9 at output 0"
+    assert '"note": "maximum error 9 at output 0"' in (tmp_path / "rows.jsonl").read_text()
 
 
 def test_bad_input_is_one_sentence(tmp_path, capsys):

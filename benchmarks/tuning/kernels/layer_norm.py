@@ -1,4 +1,4 @@
-"""Layer norm of a row: one pass for sum and sum of squared distances to the row's first value, one for the result."""
+"""Layer norm of a row: one pass for mean and squared distances (Welford, lane by lane, then put together), one for the result."""
 
 import torch
 import triton
@@ -14,21 +14,26 @@ TUNED = {"BLOCK": 1024, "num_warps": 4, "num_stages": 3}
 @triton.jit
 def layer_norm(x, weight, bias, out, columns, eps, BLOCK: tl.constexpr):
     row = tl.program_id(0).to(tl.int64) * columns
-    origin = tl.load(x + row)
-    total = tl.zeros((BLOCK,), tl.float32)
+    means = tl.zeros((BLOCK,), tl.float32)
     squares = tl.zeros((BLOCK,), tl.float32)
-    for start in range(0, columns, BLOCK):
-        column = start + tl.arange(0, BLOCK)
-        value = tl.load(x + row + column, mask=column < columns, other=0.0)
-        value = tl.where(column < columns, value - origin, 0.0)
-        total += value
-        squares += value * value
-    mean = tl.sum(total, 0) / columns
-    scale = 1.0 / tl.sqrt(tl.sum(squares, 0) / columns - mean * mean + eps)
+    counts = tl.zeros((BLOCK,), tl.float32)
+    tiles = 0.0
     for start in range(0, columns, BLOCK):
         column = start + tl.arange(0, BLOCK)
         inside = column < columns
-        value = (tl.load(x + row + column, mask=inside, other=0.0) - origin - mean) * scale
+        value = tl.load(x + row + column, mask=inside, other=0.0)
+        tiles += 1.0
+        distance = tl.where(inside, value - means, 0.0)
+        means += distance * (1.0 / tiles)
+        squares += distance * (value - means)
+        counts += tl.where(inside, 1.0, 0.0)
+    mean = tl.sum(means * counts, 0) / columns
+    apart = means - mean
+    scale = 1.0 / tl.sqrt(tl.sum(squares + counts * apart * apart, 0) / columns + eps)
+    for start in range(0, columns, BLOCK):
+        column = start + tl.arange(0, BLOCK)
+        inside = column < columns
+        value = (tl.load(x + row + column, mask=inside, other=0.0) - mean) * scale
         value = value * tl.load(weight + column, mask=inside, other=0.0) + tl.load(bias + column, mask=inside, other=0.0)
         tl.store(out + row + column, value, mask=inside)
 
