@@ -189,8 +189,9 @@ class _CallRecorder(TorchFunctionMode):
 
     def _note_lines(self, call: Call, name: str, reads: int) -> None:
         """Note the line of a call that asks for sizes or values."""
-        _, target, args, kwargs = call
-        asked = name in _ASK_VALUES or (self._costs.value_reads > reads and target not in _ONLY_CHECK)
+        op, target, args, kwargs = call
+        keeps = op == "call_module" or target in _ONLY_CHECK  # a module of torch.nn gives no number, such as its count of batches
+        asked = name in _ASK_VALUES or (self._costs.value_reads > reads and not keeps)
         if asked and any(map(self._values.is_given, list_tensors((args, dict(kwargs))))):
             self.value_lines.add(find_line(self._file))
         if target.rpartition(".")[2] in _ASK_SIZE or name == "__get__" and args[1] in _ASK_SIZE:

@@ -90,6 +90,8 @@ CASES = [
          arguments="x, n", values=(0,)),
     Case("checks of values", "assert (x >= 0).all(), 'low'| if x.isnan().any():| ----raise ValueError('nan')| return x.sqrt()",
          ("ge", "all", "isnan", "any", "sqrt")),
+    Case("a module that reads its state", "self.b.train()| y = self.b(x) if len(x) else x| self.b.eval()| return y", ("BatchNorm1d",),
+         init="self.b = nn.BatchNorm1d(8, momentum=None)", sizes=(1,)),
     Case("warnings by value", "return torch.cov(x[: len(x)])", ("getitem", "cov"), sizes=(0,)),
     Case("several types", "assert len(ids) == 3| y = self.table(ids).to(torch.bfloat16)| return torch.where(keep, y, 0.0), ids.argmax()",
          ("Embedding", "to", "where", "argmax"), inputs="torch.randint(9, (3, 4)), torch.rand(3, 4, 8) > 0.5",

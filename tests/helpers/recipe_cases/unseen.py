@@ -278,9 +278,15 @@ UNSEEN = [
         "a.argmax(), a.std(unbiased=False), c.exp().sum(), c.max(1), c.mean() + c.sort(1)[0], "
         "F.max_pool2d(c[None], 1, return_indices=True), b + 1, torch.logsumexp(c, 1), "
         "torch.logsumexp(y, 1), torch.logsumexp(y, 0), torch.logsumexp(y.repeat(1, 900), 1), torch.logaddexp(y, y.flip(1)), "
-        "torch.logsumexp(-y, 0), torch.broadcast_tensors(x, a)[1] * x",
+        "torch.logsumexp(-y, 0), torch.broadcast_tensors(x, a)[1] * x, torch.gradient(x[0])[0] * 2",
         "torch.randn(()), torch.randn(1, 1), torch.randn(4, 5), torch.tensor([1, 0, 1, 1, 0]).bool().repeat(4, 1) | torch.eye(4, 5).bool()",
         arguments="a, c, x, m",
+    ),
+    RegionCase(
+        "tensors without elements",
+        "past = x[:, :0]; k = torch.cat([past, x], 1); z, = past.split(4); return k.softmax(1), x[:0].sum(0) + x, x[:, 2:2].mean(), "
+        "past.any(1), torch.linalg.vector_norm(past) + 1, F.pad(past, (1, 1)) + x[:, :2], torch.linalg.multi_dot([z.T, x, x.T]).sum() + x",
+        "torch.randn(3, 4)",
     ),
     RegionCase(
         "distributions",

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
@@ -10,12 +11,19 @@ from tritonsmith.prompts.recipes.regions.lowering.views import expand, reshape
 from tritonsmith.prompts.recipes.regions.values.indices import Shape, count
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
 
+_OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
+"""What a reduction gives where there is no element."""
 _MOST_NUMBERS = 4096
 """Sorted numbers that are all compared with each value."""
 
 
 def reduce(source: Tensor, axes: tuple[int, ...], kind: str, dtype: str = "", keep: bool = False, which: int = 0) -> Tensor:
     """One number for all elements along some axes."""
+    if not source.size:
+        if kind not in _OF_NOTHING:
+            raise NotCovered("of no element")
+        left = keep_axes(source.shape, axes) if keep else tuple(size for axis, size in enumerate(source.shape) if axis not in axes)
+        return constant(_OF_NOTHING[kind], dtype or source.dtype, left)
     if along(source.shape, axes) == 1:
         value = constant(0, "int64", source.shape) if which else cast(source, dtype or source.dtype)
         return value if keep else reshape(value, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
@@ -51,6 +59,8 @@ def _accumulate(call: NodeCall) -> Lowered:
     """`sum`, `mean` and `prod`."""
     source, axes, keep = _where(call)
     name = call.node.target.rpartition(".")[2]
+    if name == "mean" and not source.size:
+        return constant(math.nan, call.dtype, call.shape)
     value = cast(source, call.dtype) if call.dtype not in FLOATS or source.dtype not in FLOATS else source
     found = reduce(value, axes, "prod" if name == "prod" else "sum", call.dtype, keep)
     return formula("{0} / {1}", found, along(source.shape, axes), like=call.dtype) if name == "mean" else found

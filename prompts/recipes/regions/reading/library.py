@@ -38,8 +38,11 @@ _FUNCTIONS = {
     "ReplicationPad1d": ("pad", (), ("padding",)), "ReplicationPad2d": ("pad", (), ("padding",)),
 }  # fmt: skip
 """Modules as functions of torch.nn.functional: their parameters and the attributes that are arguments, by those names."""
-_TUPLES = ("GRU", "LSTM", "RNN", "MultiheadAttention")
+TUPLES = ("GRU", "LSTM", "RNN", "MultiheadAttention")
 """Modules that return a tuple, whatever their results."""
+_LISTS = ("gradient", "chunk", "split", "split_with_sizes", "tensor_split", "hsplit", "vsplit", "dsplit", "unbind", "meshgrid",
+          "broadcast_tensors")  # fmt: skip
+"""Functions that return a list or a tuple, even of one tensor."""
 _BY_VALUE = ("nonzero", "argwhere", "unique", "unique_consecutive", "masked_select", "bincount")
 """Calls whose values decide the shape of their result."""
 _PICKS = ("dropout", "rand", "bernoulli", "multinomial", "normal", "uniform", "exponential_", "geometric_", "cauchy_")
@@ -72,7 +75,7 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | ComplexPair | t
         raise NoPlan((name_node(node), node)) from None
     if call.dtype == COMPLEX:
         return _show_parts(call, text, inputs)
-    several = len(node.outputs) > 1 or node.module_type in _TUPLES
+    several = len(node.outputs) > 1 or node.module_type in TUPLES or name in _LISTS
     made = LibraryCall(
         shape=call.shape, dtype=call.dtype, name=node.name, text=text, inputs=tuple(inputs), says=name_node(node), several=several,
     )  # fmt: skip
@@ -208,6 +211,8 @@ def _write(value: Any, inputs: list[Tensor]) -> str:
     if isinstance(value, ComplexPair):
         inputs.append(value.stored)
         return f"torch.view_as_complex({{{len(inputs) - 1}}})"
+    if isinstance(value, Tensor) and not value.size:
+        return f"torch.zeros({value.shape}, dtype=torch.{value.dtype}, device={_OF_CARD})"
     if isinstance(value, Tensor):
         inputs.append(value)
         return f"{{{len(inputs) - 1}}}"

@@ -24,7 +24,7 @@ from tritonsmith.prompts.recipes.regions.reading.complexes import (
     put_complex,
 )
 from tritonsmith.prompts.recipes.regions.reading.kinds import find_lowering
-from tritonsmith.prompts.recipes.regions.reading.library import call_library, put_by_call
+from tritonsmith.prompts.recipes.regions.reading.library import TUPLES, call_library, put_by_call
 from tritonsmith.prompts.recipes.regions.reading.masked import Masked, list_masked, read_masked
 from tritonsmith.prompts.recipes.regions.reading.passes import EqualPasses
 from tritonsmith.prompts.recipes.regions.values.tensors import (
@@ -120,6 +120,8 @@ class ForwardReader:
             self._visit(node)
         if self.forward.results is None:
             raise NoPlan(("a forward that returns nothing", None))
+        if not all(one.size for one in list_values(self.forward.results)):
+            raise NoPlan(("a result without elements", None))
         for name in list_given_writes(self.facts.ops):
             if not isinstance(self.made[name], Held):  # else what was written to was a copy
                 self.forward.written[self.given[name]] = self.made[name]
@@ -261,6 +263,8 @@ class ForwardReader:
     def _make_value(self, call: NodeCall) -> Any:
         """What a call of real numbers gives."""
         node = call.node
+        if len(node.outputs) == 1 and node.outputs[0].dtype in TRITON_TYPES and 0 in call.shape and node.module_type not in TUPLES:
+            return constant(0, call.dtype, call.shape)  # of which nobody sees an element
         lower = None if self.called and node.name in self.called else find_lowering(node)
         made: Any = None
         if lower is not None:
