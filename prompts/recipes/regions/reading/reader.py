@@ -156,7 +156,7 @@ class ForwardReader:
             self.made[node.name] = self.passes.make_once(node, self._make)
             self.aliases.note(node)
         else:
-            self.made[node.name] = self._compute(node)
+            self.made[node.name] = _compute(node, [self._resolve(one) for one in node.args])
 
     def _take_member(self, name: str) -> Held | ComplexPair:
         """A parameter, a buffer or a table."""
@@ -288,32 +288,32 @@ class ForwardReader:
         if isinstance(first, Tensor) and first.shape != node.outputs[0].shape:
             raise NoPlan((f"{name_node(node)} of these arguments", node))
 
-    def _compute(self, node: OpNode) -> Any:
-        """A node that makes no tensor: a size, an attribute, arithmetic on numbers."""
-        args = [self._resolve(one) for one in node.args]
-        name = node.target.rpartition(".")[2]
-        if args and isinstance(args[0], Tensor | ComplexPair):
-            value = args[0]
-            if name == "size":
-                given = args[1] if len(args) > 1 else node.kwargs.get("dim")
-                return value.shape if given is None else value.shape[given]
-            if name in ("dim", "ndimension", "numel", "nelement", "__len__", "len"):
-                return len(value.shape) if "dim" in name else value.shape[0] if "len" in name else value.size
-            if name == "getattr":
-                known = {"shape": value.shape, "ndim": len(value.shape), "dtype": f"torch.{value.dtype}"}
-                return known.get(args[1], _DEVICE if args[1] == "device" else f"<{args[1]}>")
-        if name == "getitem" and isinstance(args[0], tuple) and isinstance(args[1], int) and args[1] >= len(args[0]):
-            return None  # what a module does not return, such as weights of attention
-        if name in ("numel", "__len__") and args and isinstance(args[0], tuple):
-            return math.prod(args[0]) if name == "numel" else len(args[0])
-        if name in _ARITHMETIC and all(not isinstance(one, Tensor) for one in args):
-            try:
-                return _ARITHMETIC[name](*map(_as_python, args))
-            except (TypeError, ValueError, ArithmeticError, IndexError, KeyError):
-                raise NoPlan((name_node(node), node)) from None
-        if name in ("_assert", "_assert_scalar"):
-            return None
-        raise NoPlan((name_node(node), node))
+
+def _compute(node: OpNode, args: list[Any]) -> Any:
+    """A node that makes no tensor: a size, an attribute, arithmetic on numbers."""
+    name = node.target.rpartition(".")[2]
+    if args and isinstance(args[0], Tensor | ComplexPair):
+        value = args[0]
+        if name == "size":
+            given = args[1] if len(args) > 1 else node.kwargs.get("dim")
+            return value.shape if given is None else value.shape[given]
+        if name in ("dim", "ndimension", "numel", "nelement", "__len__", "len"):
+            return len(value.shape) if "dim" in name else value.shape[0] if "len" in name else value.size
+        if name == "getattr":
+            known = {"shape": value.shape, "ndim": len(value.shape), "dtype": f"torch.{value.dtype}"}
+            return known.get(args[1], _DEVICE if args[1] == "device" else f"<{args[1]}>")
+    if name == "getitem" and isinstance(args[0], tuple) and isinstance(args[1], int) and args[1] >= len(args[0]):
+        return None  # what a module does not return, such as weights of attention
+    if name in ("numel", "__len__") and args and isinstance(args[0], tuple):
+        return math.prod(args[0]) if name == "numel" else len(args[0])
+    if name in _ARITHMETIC and all(not isinstance(one, Tensor) for one in args):
+        try:
+            return _ARITHMETIC[name](*map(_as_python, args))
+        except (TypeError, ValueError, ArithmeticError, IndexError, KeyError):
+            raise NoPlan((name_node(node), node)) from None
+    if name in ("_assert", "_assert_scalar"):
+        return None
+    raise NoPlan((name_node(node), node))
 
 
 def _make_key(key: Any) -> Any:
