@@ -10,7 +10,7 @@ from typing import TypeAlias
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.parse import parse_expression
-from tritonsmith.evaluator.source.values import KernelWalk
+from tritonsmith.evaluator.source.values import KernelWalk, Loop
 
 _Matrix: TypeAlias = tuple[tuple[float, ...], ...]
 
@@ -27,16 +27,22 @@ _WINOGRAD_MATRICES = (
 
 def find_flash_attention(walk: KernelWalk) -> TraitHit | None:
     """Online softmax around products with values: a running maximum by whose change earlier totals are scaled."""
+    for loop, marks in find_flash_loops(walk):
+        return TraitHit(
+            name=Trait.HIGH_COMPLEXITY,
+            line=loop.line,
+            evidence=f"{walk.name}: online softmax as in Flash Attention: running maximum in line {marks['maximum']}, "
+            f"totals scaled by its change in line {marks['scaling']}",
+        )
+    return None
+
+
+def find_flash_loops(walk: KernelWalk) -> Iterator[tuple[Loop, dict[str, int]]]:
+    """Loops of Flash Attention with the lines of its marks."""
     for loop in walk.loops.values():
         marks = {mark.kind: mark.line for mark in walk.rescales if mark.loops and mark.loops[-1] == loop.id}
         if (loop.dotted - loop.reduced or "weighted" in marks) and {"maximum", "exponential", "scaling"} <= marks.keys():
-            return TraitHit(
-                name=Trait.HIGH_COMPLEXITY,
-                line=loop.line,
-                evidence=f"{walk.name}: online softmax as in Flash Attention: running maximum in line {marks['maximum']}, "
-                f"totals scaled by its change in line {marks['scaling']}",
-            )
-    return None
+            yield loop, marks
 
 
 def find_winograd_transform(walk: KernelWalk) -> TraitHit | None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tritonsmith.evaluator.detect.algorithms import find_flash_loops
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.source.forms import Polynomial, find_multiple
 from tritonsmith.evaluator.source.loop_heads import is_multiple_of_programs
@@ -42,7 +43,7 @@ def find_loop_traits(
         transform: an algorithm of high complexity, whose own loop is no recurrence and whose passes over rows are its own.
     """
     persistent, rows = [], []
-    described = _find_described_loop(walk, transform) if transform is not None else None
+    described = _find_described_loops(walk, transform) if transform is not None else set()
     reducing = {loop.bound for loop in walk.loops.values() if _explain_row(walk, loop)}
     for loop in walk.loops.values():
         if loop.polls or loop.trips is not None and loop.trips <= 1:
@@ -50,7 +51,7 @@ def find_loop_traits(
         depth = len(loop.outer)
         found = [
             Reason(depth, loop.line, text, nearest, loop.id, nearest in _OTHER_WORK)
-            for text, nearest in _explain_persistence(walk, loop, reducing, loop.id == described)
+            for text, nearest in _explain_persistence(walk, loop, reducing, loop.id in described)
         ]
         persistent += found[:1]
         row = _explain_row(walk, loop)
@@ -67,12 +68,12 @@ def find_loop_traits(
     )
 
 
-def _find_described_loop(walk: KernelWalk, transform: TraitHit) -> int | None:
-    """The loop of an algorithm that stands in a line: the one that begins there, or the innermost around it that hands something on."""
-    if begun := [loop.id for loop in walk.loops.values() if loop.line == transform.line]:
-        return begun[0]
+def _find_described_loops(walk: KernelWalk, transform: TraitHit) -> set[int]:
+    """Loops of an algorithm of high complexity: those of Flash Attention, or the innermost around its line that hands something on."""
+    if lines := {loop.line for loop, _ in find_flash_loops(walk)}:
+        return {loop.id for loop in walk.loops.values() if loop.line in lines}
     around = [walk.loops[number] for number in reversed(walk.loops_at.get(transform.line or 0, ()))]
-    return next((loop.id for loop in around if any((*_explain_registers(walk, loop), *_explain_memory(walk, loop)))), None)
+    return set([loop.id for loop in around if any((*_explain_registers(walk, loop), *_explain_memory(walk, loop)))][:1])
 
 
 def _make_hit(walk: KernelWalk, name: Trait, reasons: list[Reason], what: str) -> TraitHit | None:

@@ -141,7 +141,7 @@ def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
 
 def _takes_turns(walk: KernelWalk, store: AccessSite, load: AccessSite, beside: set[str]) -> bool:
     """Whether some programs store where those on the other side of a condition load, which share the place or only read the buffer."""
-    if not any(-guard in load.guards for guard in store.guards):
+    if _is_locked(walk) or not any(-guard in load.guards for guard in store.guards):
         return False
     writing = (access for access in walk.accesses if access.kind != "load" and access.address.roots & load.address.roots)
     return bool(beside) and store.address.form == load.address.form or not any(load.guards <= access.guards for access in writing)

@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from typing import TypeAlias
 
-from tritonsmith.evaluator.source.forms import ZERO, Polynomial
+from tritonsmith.evaluator.source.forms import ZERO, Polynomial, make_opaque
 
 
 class Use(IntEnum):
@@ -98,7 +98,9 @@ def join_ways(values: Sequence[Value], signature: int) -> Value:
     """What may come by several ways, such as returns of a function; tuples element by element."""
     if len(values) == 1:
         return values[0]
-    whole = union(*values, signature=signature)
+    forms = {value.form for value in values}
+    form = values[0].form if len(forms) == 1 else make_opaque("either", *(value.form for value in values))
+    whole = replace(union(*values, signature=signature, form=form), strides=values[0].strides, block=values[0].block)
     if len({len(value.elements) for value in values}) != 1 or not values[0].elements:
         return whole
     pairs = zip(*(value.elements for value in values), strict=True)
