@@ -6,6 +6,9 @@ from enum import StrEnum
 
 from tritonsmith.evaluator.schema import Record, TimingKind
 
+GAIN = 1.005
+"""A ratio that is worth having; races tell smaller differences apart by luck only."""
+
 
 class Fate(StrEnum):
     """What became of one text."""

@@ -44,6 +44,8 @@ class Search(Record):
     """`measured` for races on a card, `estimated` without one; None where nothing was raced."""
     space: dict[str, list[int | float | bool | str | None]] = Field(default_factory=dict)
     """Values by parameter."""
+    linked: dict[str, list[str]] = Field(default_factory=dict)
+    """Options of a later stage that were proposed together with these parameters."""
     origins: dict[str, str] = Field(default_factory=dict)
     """What each parameter was read from."""
     size: int = 0

@@ -30,7 +30,7 @@ from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.schema import Candidate, Stage, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.spaces.space import count_configurations
 from tritonsmith.evaluator.timed_race import RaceReport
-from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch
+from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch, count_registers
 from tritonsmith.nodes.search.stage import STAGES
 from tritonsmith.prompts.author import Attempt, Brief, Draft
 from tritonsmith.prompts.recipes.book import match_recipe
@@ -40,6 +40,8 @@ _PERSISTENT = "recurrent_wavefront"
 """The recipe that writes the persistent kernel."""
 _AUTOTUNE_SECONDS = 3600.0
 """The longest that one autotuner may take, if nothing else is asked for."""
+_REASON_CHARACTERS = 300
+"""Length of a reason in a row's note."""
 
 
 @dataclass
@@ -61,6 +63,7 @@ class ArmRow:
     """Configurations of the space."""
     constants: dict[str, Any] = field(default_factory=dict)
     note: str = ""
+    """What the search did, or why there is no score."""
     sha: str = ""
 
 
@@ -146,16 +149,16 @@ class TuningStudy:
                 return str(error)
 
         space, measured = self._space(case, task, facts, best), self._evaluator.hardware.present
-        search = TuningSearch(stage, (stage,), "best", best.kernel, space, measured, race, lambda text: "")
+        registers = count_registers(best.verdict)
+        search = TuningSearch(stage, (stage,), "best", best.kernel, space, measured, race, lambda text: "", registers=registers)
         drafts, record = asyncio.run(search.run(Limits(self._configurations)))
         lines = [best, *(Line(draft, self._evaluator.evaluate_now(task, draft.source)) for draft in drafts)]
         chosen = max((line for line in lines if line.verdict.score is not None), key=lambda line: line.verdict.score or 0.0)
         arm = stage.value.removeprefix("tune_")
         seconds = time.monotonic() - started
         self._write(f"{case.name}-{arm}.json", record.model_dump(mode="json"))
-        row = self._keep(
-            case, arm, chosen.draft, chosen.verdict, seconds, configurations=len(record.trials), size=record.size, note=record.sentence()
-        )
+        note = "; ".join([record.sentence(), *(f"refused: {_reason(line.verdict)}" for line in lines if line.verdict.score is None)])
+        row = self._keep(case, arm, chosen.draft, chosen.verdict, seconds, configurations=len(record.trials), size=record.size, note=note)
         return chosen, row
 
     def _autotune(self, case: TuningCase, task: Task) -> ArmRow:
@@ -190,6 +193,8 @@ class TuningStudy:
             case.name, arm, verdict.status.value, verdict.score, timing.interval if timing else None, timing.median_ms if timing else None,
             timing.kind.value if timing else "", round(seconds, 3), sha=KernelText.of(draft.source).sha, **{"constants": constants, **more},
         )  # fmt: skip
+        if verdict.score is None:
+            row.note = row.note or _reason(verdict)
         self._write(f"{case.name}-{arm}-verdict.json", verdict.model_dump(mode="json"))
         self._write(f"{case.name}-{arm}.py.txt", draft.source)
         return self._write_row(row)
@@ -203,6 +208,11 @@ class TuningStudy:
     def _write(self, name: str, content: Any) -> None:
         text = content if isinstance(content, str) else json.dumps(content)
         (self._out / name).write_text(text, encoding="utf-8")
+
+
+def _reason(verdict: Verdict) -> str:
+    """Why a verdict gives no score, in one line."""
+    return verdict.message.strip().partition("\n")[0][:_REASON_CHARACTERS] or verdict.status.value
 
 
 def describe(row: ArmRow) -> str:

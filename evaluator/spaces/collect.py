@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from dataclasses import replace
 
 from tritonsmith.evaluator.schema import Stage
 from tritonsmith.evaluator.source.kernel_file import KernelSource
@@ -33,10 +34,14 @@ class Collected:
         """Parameters by the start of the constant that they were read from."""
 
     def put(
-        self, name: str, stage: Stage, values: tuple[Value, ...], node: ast.Constant, places: list[ast.Constant], origin: str
-    ) -> None:
+        self, name: str, stage: Stage, values: tuple[Value, ...], node: ast.Constant, places: list[ast.Constant], origin: str,
+        kernel: str = "",
+    ) -> None:  # fmt: skip
         """Add a parameter that stands at constants of the text; one constant is one parameter, however many launches read it."""
         start, _ = self.offsets.span(node)
+        if kernel and start in self._by_place:
+            known, known_places = self.found[self._by_place[start]]
+            self.found[known.name] = replace(known, kernels=tuple(dict.fromkeys((*known.kernels, kernel)))), known_places
         if start in self._by_place or len(values) < 2 or not isinstance(node.value, int):
             return
         key, number = name, 1
@@ -44,7 +49,9 @@ class Collected:
             number += 1
             key = f"{name}_{number}"
         self._by_place[start] = key
-        self.add(Parameter(key, stage, values, node.value, origin), tuple(Edit(*self.offsets.span(place)) for place in places))
+        kernels = (kernel,) if kernel else ()
+        places_of = tuple(Edit(*self.offsets.span(place)) for place in places)
+        self.add(Parameter(key, stage, values, node.value, origin, kernels=kernels), places_of)
 
     def add(self, parameter: Parameter, places: tuple[Edit, ...]) -> None:
         """Add a parameter with at least two values."""

@@ -51,7 +51,7 @@ def read_options(found: Collected, kernel: str, calls: list[ast.Call], uses: Ker
             values = tuple(dict.fromkeys((*_CHOICES[option], current)))
             values = tuple(sorted(values, key=lambda value: (value is not None, value or 0)))
             origin = f"{option} of {kernel}, line {line}"
-            found.add(Parameter(name, Stage.TUNE_MEMORY, values, current, origin), tuple(dict.fromkeys(places)))
+            found.add(Parameter(name, Stage.TUNE_MEMORY, values, current, origin, kernels=(kernel,)), tuple(dict.fromkeys(places)))
 
 
 def read_loop_stages(found: Collected, kernels: Iterable[str]) -> None:
@@ -95,7 +95,7 @@ def take_out(found: Collected, kernel: ast.FunctionDef, tuner: Autotuner, calls:
         places = tuple(found.insertion(call, name) for call in calls)
         origin = f"autotuner of {kernel.name}, line {tuner.decorator.lineno}"
         # a single value has to be written too
-        found.found.setdefault(key, (Parameter(key, stage, values, first, origin, needed=True), places))
+        found.found.setdefault(key, (Parameter(key, stage, values, first, origin, True, (kernel.name,)), places))
     for configuration in tuner.configurations:
         found.starts.append({name: configuration.get(name, DEFAULTS.get(name)) for name in names})
 

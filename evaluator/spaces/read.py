@@ -130,7 +130,7 @@ class _Reader:
             return
         places = [node, *(self._repeated(call, node) if at_launch and call is not None else ())]
         values = _values_around(node.value, stage, uses.has_dot, usage)
-        self._found.put(name, stage, values, node, places, f"constant {name}, line {node.lineno}")
+        self._found.put(name, stage, values, node, places, f"constant {name}, line {node.lineno}", uses.kernel)
 
     def _choose_stage(self, usage: ConstantUse, value: int, call: ast.Call | None) -> Stage | None:
         """The stage that varies a constant; None where it is no tunable: the number of something that the task has."""

@@ -32,6 +32,8 @@ class Parameter:
     """What it was read from, in words with the line."""
     needed: bool = False
     """Whether its value has to be written even where it is the present one: an autotuner gave it."""
+    kernels: tuple[str, ...] = ()
+    """The kernels that use it; empty where that is not known, or where it holds for all."""
 
 
 @dataclass(frozen=True)

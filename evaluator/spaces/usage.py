@@ -45,6 +45,7 @@ class KernelUses:
     def __init__(self, index: KernelSource, kernel: ast.FunctionDef, depth: int = 0) -> None:
         self._index = index
         self._kernel = kernel
+        self.kernel = kernel.name
         self._depth = depth
         self._above = {child: node for node in ast.walk(kernel) for child in ast.iter_child_nodes(node)}
         self._moving = self._find_moving()

@@ -6,9 +6,10 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Stage, TimingKind
+from tritonsmith.evaluator.schema import Stage, TimingKind, Verdict
+from tritonsmith.evaluator.spaces.linked import LinkedWarps, link_warps
 from tritonsmith.evaluator.spaces.space import Parameter, Values
-from tritonsmith.evaluator.timed_race import Fate, RaceFigures, RaceReport, RaceRow
+from tritonsmith.evaluator.timed_race import GAIN, Fate, RaceFigures, RaceReport, RaceRow
 from tritonsmith.graph.searches import Search, SearchTrial
 from tritonsmith.nodes.search.propose import Proposer
 from tritonsmith.prompts.author import Draft
@@ -18,6 +19,8 @@ FINALISTS = 3
 """Configurations of one search that get full verdicts."""
 _BATCH = 8
 """Configurations that are proposed, compiled and raced together."""
+_BATCH_OF_WHOLE = 16
+"""The same of a space that is tried whole: there no proposal waits for what came of others, and a slow compilation holds up fewer."""
 _WITHOUT_CARD = 12
 """Configurations of one search where estimates rank: these tell few of them apart."""
 _UNRACED = 8
@@ -25,8 +28,6 @@ _UNRACED = 8
 
 _PATIENCE = 24
 """Raced configurations in a row that bring nothing after which a search ends."""
-_GAIN = 1.005
-"""Times the best ratio before them that such a configuration would have to reach; races tell smaller differences apart by luck only."""
 _BLIND = "without a card nothing tells compiler options and cache hints apart"
 """Why a search has no parameters although the text does."""
 
@@ -81,6 +82,8 @@ class TuningSearch:
     tell: Tell = lambda search: None
     blind: Callable[[Parameter], bool] = lambda parameter: False
     """Whether nothing here can tell a parameter's values apart."""
+    registers: int | None = None
+    """Registers per thread of the kernel that has most of them; None where that is not known."""
     _entries: list[_Entry] = field(default_factory=list)
     _seconds: float = 0.0
     _raced: bool = True
@@ -92,11 +95,13 @@ class TuningSearch:
         parameters = tuple(parameter for parameter in varied if not self.blind(parameter))
         most = limits.configurations if self.measured else min(limits.configurations, _WITHOUT_CARD)
         tuned = any(parameter.needed for parameter in self.space.parameters)
-        proposer = Proposer(parameters, most, self.space.starts, f"{self.source.sha} {self.stages}", present=tuned)
+        linked = link_warps(self.space.parameters, parameters, self.registers) if self.measured else LinkedWarps()
+        seed = f"{self.source.sha} {self.stages}"
+        proposer = Proposer(parameters, most, self.space.starts, seed, present=tuned, linked=linked)
         ended = "" if parameters else _BLIND if varied else "the text has nothing that this stage varies"
         while not ended:
             left = most - len(self._entries)
-            batch = proposer.ask(min(_BATCH, left)) if left > 0 else []
+            batch = proposer.ask(min(_BATCH_OF_WHOLE if proposer.whole else _BATCH, left)) if left > 0 else []
             ended = self._why_over(limits, left, bool(batch))
             if not ended:
                 ended = await self._try(batch, proposer, limits)
@@ -114,7 +119,7 @@ class TuningSearch:
         if limits.seconds is not None and self._seconds >= limits.seconds:
             return f"{self._seconds:.0f} seconds are spent, this search's part of the budget"
         if (rest := self._count_in_vain()) >= _PATIENCE:
-            return f"the last {rest} configurations that were raced brought no more than {_GAIN - 1.0:.1%}"
+            return f"the last {rest} configurations that were raced brought no more than {GAIN - 1.0:.1%}"
         if not self._raced and self._count_open() >= _UNRACED:
             return "nobody can race here, so the first configurations get full verdicts"
         return ""
@@ -126,7 +131,7 @@ class TuningSearch:
         """Raced configurations since the best ratio last rose."""
         best, since = 1.0, 0
         for ratio in (entry.trial.ratio for entry in self._entries if self.measured and entry.trial.ratio is not None):
-            best, since = (ratio, 0) if ratio > _GAIN * best else (best, since + 1)
+            best, since = (ratio, 0) if ratio > GAIN * best else (best, since + 1)
         return since
 
     async def _try(self, batch: Sequence[Values], proposer: Proposer, limits: Limits) -> str:
@@ -179,18 +184,25 @@ class TuningSearch:
         entry.trial = entry.trial.model_copy(update={**found, "fate": fate.value})
 
     def _choose(self) -> list[_Entry]:
-        """The entries for full verdicts: faster in their race, or not slower by estimate; the first ones where nobody raced."""
+        """The entries for full verdicts: faster in their race, or by estimate; the first ones where nobody raced.
+
+        An entry whose race shows it clearly behind the best one is none: a full verdict costs as much as a race of several.
+        """
         kept = [entry for entry in self._entries if entry.trial.fate == Fate.KEPT.value]
-        least = 1.0 if self.measured else 0.0
-        faster = [entry for entry in kept if (entry.trial.ratio or 0.0) > least]
+        faster = sorted(filter(self._may_gain, kept), key=lambda entry: -round(entry.trial.ratio or 0.0, 9))
         if faster:
-            return sorted(faster, key=lambda entry: -round(entry.trial.ratio or 0.0, 9))[:FINALISTS]
+            least, _ = faster[0].trial.interval or (0.0, 0.0)
+            return [entry for entry in faster if _highest(entry.trial) >= least][:FINALISTS]
         needed = any(parameter.needed for parameter in self.space.parameters)
         if needed and (timed := [entry for entry in self._entries if entry.trial.ratio is not None]):
             return [max(timed, key=lambda entry: entry.trial.ratio or 0.0)]  # plain constants in place of an autotuner
         if kept or any(entry.trial.fate == Fate.ALIKE.value for entry in self._entries):
             return []
         return [entry for entry in self._entries if entry.trial.fate == Fate.UNTIMED.value][:_UNRACED]
+
+    def _may_gain(self, entry: _Entry) -> bool:
+        """Whether a full verdict may show that it is faster; an estimate has said so already."""
+        return not self.measured or ((entry.trial.ratio or 0.0) > 1.0 and _highest(entry.trial) >= GAIN)
 
     def _draft(self, entry: _Entry) -> Draft:
         assert entry.text is not None
@@ -211,8 +223,18 @@ class TuningSearch:
         kind = (TimingKind.MEASURED if self.measured else TimingKind.ESTIMATED) if raced else None
         return Search(
             stage=self.stage.value, joint=len(self.stages) > 1, base=self.base, kind=kind, size=proposer.size,
-            space={parameter.name: list(parameter.values) for parameter in parameters},
+            space={parameter.name: list(parameter.values) for parameter in parameters}, linked=proposer.linked_names,
             origins={parameter.name: parameter.origin for parameter in parameters},
             proposed_by="all" if proposer.whole else "optuna", trials=tuple(entry.trial for entry in self._entries),
             seconds=round(self._seconds, 3), ended=ended, unread=tuple(self.space.unread),
         )  # fmt: skip
+
+
+def count_registers(verdict: Verdict) -> int | None:
+    """Registers per thread of the kernel that has most of them; None where its verdict does not say."""
+    return max((kernel.registers for kernel in verdict.facts.kernels if kernel.registers), default=None)
+
+
+def _highest(trial: SearchTrial) -> float:
+    """The highest ratio that the race leaves possible."""
+    return trial.interval[1] if trial.interval else trial.ratio or 0.0

@@ -7,10 +7,15 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritonsmith.evaluator.kernel_text import text_sha
+from tritonsmith.evaluator.spaces.linked import VARIANTS, LinkedWarps
 from tritonsmith.evaluator.spaces.space import Parameter, Value, Values, count_configurations, list_configurations
 
 _MOST_REPEATS = 200
 """Proposals in a row that were made before, after which Optuna has nothing new."""
+_MOST_LISTED = 10_000
+"""Configurations of a space that are counted one by one: not all that are linked differ."""
+_FOLLOWS = "which of the linked variants"
+"""Optuna's name for that choice; no parameter is named so."""
 _WORST = 0.0
 """The ratio that a configuration counts as which did not fit, failed, or was never timed."""
 
@@ -24,26 +29,37 @@ class Proposer:
         starts: configurations to propose first.
         present: whether the present values are proposed too: of an autotuned kernel they are another text.
         seed: text from which Optuna's random numbers follow, so that a repeated search proposes the same.
+        linked: options of another stage that are proposed together with these parameters.
     """
 
     def __init__(
-        self, parameters: Sequence[Parameter], budget: int, starts: Sequence[Values] = (), seed: str = "", *, present: bool = False
-    ) -> None:
+        self, parameters: Sequence[Parameter], budget: int, starts: Sequence[Values] = (), seed: str = "", *, present: bool = False,
+        linked: LinkedWarps | None = None,
+    ) -> None:  # fmt: skip
         self._parameters = tuple(parameters)
+        self._linked = linked = linked or LinkedWarps()
         self._current = {parameter.name: parameter.current for parameter in parameters}
+        self._seen = set() if present else {self._key(self._current | linked.list_variants(self._current)[0])}
+        firsts = [found | linked.given_by(start) for start in starts if (found := self._complete(start)) is not None]
         self.size = count_configurations(self._parameters)
-        self._seen = set() if present else {self._key(self._current)}
-        self._firsts = [start for start in map(self._complete, starts) if start is not None]
+        every: list[Values] = []
+        if self.size <= _MOST_LISTED:
+            every = self._list_linked(sorted(list_configurations(self._parameters), key=self._distance), firsts)
+            self.size = len(every)
+        elif linked.followers:
+            self.size *= VARIANTS
         self.whole = self.size - len(self._seen) <= budget
         """Whether every configuration is tried."""
-        if self.whole:
-            listed = sorted(list_configurations(self._parameters), key=self._distance)
-            self._listed = [*self._firsts, *listed]
-        else:
-            self._listed = [*self._firsts, *self._list_neighbours()[: max(1, budget // 4)]]
+        nearest = every if self.whole else self._list_linked(self._list_neighbours())[: max(1, budget // 4)]
+        self._listed = nearest if self.whole else [*firsts, *nearest]
         self._seed = int(text_sha(seed), 16) % (1 << 31)
         self._study: Any = None
         self._trials: dict[str, Any] = {}
+
+    @property
+    def linked_names(self) -> dict[str, list[str]]:
+        """By option that is proposed too, the parameters that it follows."""
+        return self._linked.names
 
     def ask(self, count: int) -> list[Values]:
         """Up to so many new configurations; none when there are no more."""
@@ -65,8 +81,11 @@ class Proposer:
         if key in self._trials:
             self._open_study().tell(self._trials.pop(key), found)
             return
-        parameters = {parameter.name: self._index(parameter, values[parameter.name]) for parameter in self._parameters}
-        trial = _load_optuna().trial.create_trial(params=parameters, distributions=self._distributions(), value=found)
+        point = {parameter.name: self._index(parameter, values[parameter.name]) for parameter in self._parameters}
+        if self._linked.followers:
+            variants = [self._key(values | variant) for variant in self._linked.list_variants(values)]
+            point[_FOLLOWS] = variants.index(key) if key in variants else 0
+        trial = _load_optuna().trial.create_trial(params=point, distributions=self._distributions(), value=found)
         self._open_study().add_trial(trial)
 
     def _ask_optuna(self, count: int) -> list[Values]:
@@ -75,6 +94,7 @@ class Proposer:
         while len(asked) < count and repeats < _MOST_REPEATS and len(self._seen) < self.size:
             trial = study.ask(self._distributions())
             values = {parameter.name: parameter.values[trial.params[parameter.name]] for parameter in self._parameters}
+            values |= self._linked.list_variants(values)[trial.params.get(_FOLLOWS, 0)]
             key = self._key(values)
             if key in self._seen:
                 repeats += 1
@@ -97,7 +117,13 @@ class Proposer:
     def _distributions(self) -> dict[str, Any]:
         """Numbers of values: Optuna then knows their order."""
         between = _load_optuna().distributions.IntDistribution
-        return {parameter.name: between(0, len(parameter.values) - 1) for parameter in self._parameters}
+        found = {parameter.name: between(0, len(parameter.values) - 1) for parameter in self._parameters}
+        return found | ({_FOLLOWS: between(0, VARIANTS - 1)} if self._linked.followers else {})
+
+    def _list_linked(self, listed: Sequence[Values], firsts: Sequence[Values] = ()) -> list[Values]:
+        """The first ones, then each configuration with every choice of what is linked to it, no two alike."""
+        found = [*firsts, *(values | variant for values in listed for variant in self._linked.list_variants(values))]
+        return list({self._key(values): values for values in found}.values())
 
     def _complete(self, start: Values) -> Values | None:
         """A start with the present values for what it does not name; None where the space lacks one of its values."""

@@ -14,7 +14,7 @@ from tritonsmith.graph.searches import Search, configurations_tried, seconds_sea
 from tritonsmith.graph.state import State
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit, session_of
 from tritonsmith.nodes.foresee import foresee_text, is_blind_to
-from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch
+from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch, count_registers
 from tritonsmith.prompts.author import Brief, Draft
 from tritonsmith.prompts.recipes.space import space_of
 
@@ -50,6 +50,7 @@ async def search_stage(
     search = TuningSearch(
         stage, STAGES if joint else (stage,), base.id, kernel, space, context.evaluator.hardware.present, race,
         lambda text: foresee_text(base.id, kernel.text, verdict, text), tell, lambda parameter: is_blind_to(verdict, parameter.name),
+        count_registers(verdict),
     )  # fmt: skip
     searches, waiting = state.get("searches", {}), 1 if joint else len(STAGES) - STAGES.index(stage)
     budget = context.budget

@@ -5,7 +5,8 @@ import json
 
 import pytest
 
-from search_card import BEST, KERNEL, TASK, TUNED, Card, Verdicts, judge_with, speed_of
+from search_card import BEST, KERNEL, TASK, TUNED, Card, RowCard, Verdicts, judge_with, row_constants, row_speed, speed_of
+from tritonsmith.benchmarks.tuning.cases import CASES
 from tritonsmith.cli.report.write import write_report
 from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.evaluator.spaces.read import read_space
@@ -55,6 +56,26 @@ def test_one_search_over_all_stages(script):
     assert search.joint and set(BEST) <= set(search.space) and search.proposed_by == "optuna" and len(search.trials) <= 90
     assert [choice for site, choice in run.path("main") if site == "after_stage"] == ["stop"]
     assert speed_of(run.text(run.result["winner"])) > 1.3 * speed_of(KERNEL)
+
+
+def test_tiles_and_warps_that_win_only_together_are_found(script):
+    tiles, warps = (2048, 4096, 8192, 16384, 32768), (8, 16, 32)
+    assert max(row_speed(tile, 4) for tile in tiles) < 1.02 and max(row_speed(1024, number) for number in warps) < 1.0, "each alone loses"
+    best = max(row_speed(tile, number) for tile in tiles for number in warps)
+    softmax = next(case for case in CASES if case.name == "softmax").read_kernel()
+    run, _ = searched(script, text=softmax, card=RowCard())
+    assert best > 1.4 and row_speed(*row_constants(run.text(run.result["winner"]))) > 0.99 * best
+    block = run.result["searches"]["tune_block"]
+    assert block.linked == {"num_warps": ["BLOCK"]} and list(block.space) == ["BLOCK"]
+    assert len(block.trials) <= 3 * len(tiles) and block.proposed_by == "all" and block.size == len(block.trials) + 1
+    assert "num_warps" in block.finalists[0].values and "BLOCK" in block.finalists[0].values
+
+
+def test_a_large_space_links_warps_to_tiles_too(script):
+    run, _ = searched(script, budget=Budget(configurations=60))
+    block = run.result["searches"]["tune_block"]
+    assert block.proposed_by == "optuna" and block.linked == {"num_warps": ["BM", "BN", "BK"]}
+    assert {"num_warps" in trial.values for trial in block.trials} == {True, False}
 
 
 def test_a_repeated_search_proposes_the_same(script):

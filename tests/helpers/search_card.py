@@ -72,7 +72,7 @@ class Card:
 
     def __call__(self, incumbent, entrants, keep):
         self.races.append((incumbent.sha, [entrant.sha for entrant in entrants]))
-        large = {entrant.sha for entrant in entrants if constants_of(entrant.text)["BM"] * constants_of(entrant.text)["BN"] > 128 * 256}
+        large = {entrant.sha for entrant in entrants if self.is_large(entrant.text)}
         texts = {entrant.sha: entrant.text for entrant in entrants if entrant.sha not in large}
         standings = run_race(list(texts), lambda sha, first: (self.call(incumbent.text), self.call(texts[sha])), keep)
         rows = [
@@ -85,8 +85,32 @@ class Card:
         ]  # fmt: skip
         return RaceReport(incumbent=incumbent.sha, kind=TimingKind.MEASURED, rows=tuple(rows), seconds=1.0)
 
+    def is_large(self, text):
+        return constants_of(text)["BM"] * constants_of(text)["BN"] > 128 * 256
+
     def call(self, text):
         return 1.0 / self.speed(text) * float(1.0 + 0.005 * self.random.standard_normal())
+
+
+class RowCard(Card):
+    """A card for the study's softmax: longer tiles pay only with as much work per thread, and more warps alone cost."""
+
+    def __init__(self, seed=0):
+        super().__init__(seed, speed=lambda text: row_speed(*row_constants(text)))
+
+    def is_large(self, text):
+        tile, warps = row_constants(text)
+        return tile / (32 * warps) > 64
+
+
+def row_constants(text):
+    """Tile and warps of a text."""
+    return tuple(int(re.search(pattern, text)[1]) for pattern in (r'"BLOCK": (\d+)', r'"num_warps": (\d+)'))
+
+
+def row_speed(tile, warps):
+    """1 for the untuned constants."""
+    return (1.0 + 0.15 * min(3.0, math.log2(tile / 1024))) * (1.0 - 0.12 * math.log2(tile / (32 * warps * 8)) ** 2)
 
 
 class Verdicts(Mapping):

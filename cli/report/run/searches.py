@@ -70,7 +70,9 @@ def _view(search: Search) -> SearchView:
     unread = "".join(f"; {line}" for line in search.unread)
     proposed = " Optuna proposed them." if search.proposed_by == "optuna" else ""
     spent = f" {search.seconds:.0f} s of compiling and racing." if search.seconds else ""
-    return SearchView(f"{name}, around {search.base}", f"{sentence}{unread}.{proposed}{spent}", space, tuple(rows), len(ranked) - len(rows))
+    linked = "".join(f" {option} was proposed together with {', '.join(names)}." for option, names in search.linked.items())
+    summary = f"{sentence}{unread}.{proposed}{linked}{spent}"
+    return SearchView(f"{name}, around {search.base}", summary, space, tuple(rows), len(ranked) - len(rows))
 
 
 def _words(trial: SearchTrial) -> str:
