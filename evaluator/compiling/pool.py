@@ -14,10 +14,10 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.server import ServerProcess
 
-_MOST_COMPILERS = 4
+_MOST_COMPILERS = 8
 """Compilers at work at once."""
-_CORES_PER_COMPILER = 4
-"""Cores of the machine for each of them; the rest belongs to what is measured."""
+_CORES_PER_COMPILER = 2
+"""Cores of the machine for each of them. They stand still while something is measured."""
 _ANSWER_SECONDS = START_SECONDS + 30.0
 """Time for an answer beyond the limit that the compiler itself keeps."""
 CompileReport = dict[str, Any]
@@ -25,7 +25,7 @@ CompileReport = dict[str, Any]
 
 
 class CompilePool:
-    """Up to four compilers for one card; each starts when it is first needed.
+    """Up to eight compilers for one card; each starts when it is first needed.
 
     Args:
         target: key of the card that is compiled for.

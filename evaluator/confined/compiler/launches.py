@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 import triton.backends.nvidia
+from triton.backends.nvidia.compiler import CUDABackend
 from triton.compiler.compiler import CompiledKernel
 from triton.compiler.errors import CompilationError
 from triton.runtime import _allocation
@@ -72,6 +73,8 @@ class LaunchRecorder:
         self._facts: dict[str, KernelFacts] = {}
         self._spins: dict[str, bool] = {}
         self._trying = False
+        self._launching = ""
+        """Name of the kernel that is compiled for a launch; empty where it is compiled for later, or for no program."""
         self.driver = FakeDriver(hardware, self._benchmark)
 
     def list_kernels(self) -> list[KernelFacts]:
@@ -100,21 +103,34 @@ class LaunchRecorder:
         stock = JITFunction.run
 
         def run(function: Any, *args: Any, grid: Any, warmup: bool, **options: Any) -> Any:
-            compiled = self._compile(stock, function, args, grid, options)
-            if not warmup:
-                self._record(function, compiled, _read_extent(function, args, grid, options), (args, options))
+            if warmup:
+                return self._compile(stock, function, args, grid, options)
+            extent = _read_extent(function, args, grid, options)
+            self._launching = function.fn.__name__ if 0 not in extent else ""
+            try:
+                compiled = self._compile(stock, function, args, grid, options)
+            finally:
+                self._launching = ""
+            self._record(function, compiled, extent, (args, options))
             return compiled
+
+        def make_ptx(backend: Any, source: Any, metadata: dict[str, Any], options: Any, capability: int) -> Any:
+            if self._launching:  # the bytes are known by now, and the rest of a large kernel takes many seconds
+                self._require_shared(self._launching, metadata["shared"], options.num_stages)
+            return stock_ptx(backend, source, metadata, options, capability)
 
         def launcher(compiled: Any, grid: Any) -> Callable[..., None]:
             x, y, z = (tuple(int(extent) for extent in grid) + (1, 1, 1))[:3]
             return lambda *_arguments, stream=None: self._record(compiled.src.fn, compiled, (x, y, z))
 
-        outer = CompiledKernel._init_handles, CompiledKernel.__getitem__
+        outer, stock_ptx = (CompiledKernel._init_handles, CompiledKernel.__getitem__), CUDABackend.make_ptx
         JITFunction.run, CompiledKernel._init_handles, CompiledKernel.__getitem__ = run, _take_numbers, launcher
+        CUDABackend.make_ptx = make_ptx
         try:
             yield
         finally:
             JITFunction.run, (CompiledKernel._init_handles, CompiledKernel.__getitem__) = stock, outer
+            CUDABackend.make_ptx = stock_ptx
 
     def _refuse(self, status: Status, message: str) -> LaunchRefused:
         refusal = LaunchRefused(status, message)
@@ -168,17 +184,23 @@ class LaunchRecorder:
             instructions=count_instructions(compiled.asm["ptx"]),
         )
 
+    def _require_shared(self, kernel: str, shared: int, stages: int | None) -> None:
+        """Refuse a launch that needs more shared memory than the card has."""
+        card = self.hardware
+        if shared <= card.shared_per_block:
+            return
+        if self._trying:
+            raise OutOfResources(shared, card.shared_per_block, "shared memory")
+        raise self._refuse(
+            Status.LAUNCH_ERROR,
+            f"kernel {kernel} needs {shared} bytes of shared memory, {card.name} has {card.shared_per_block} per program: "
+            f"use smaller blocks or fewer stages than num_stages={stages}",
+        )
+
     def _check(self, facts: KernelFacts, compiled: Any, extent: tuple[int, int, int]) -> None:
         """Refuse what the card would refuse or hang on."""
         card, shared = self.hardware, facts.shared_memory or 0
-        if shared > card.shared_per_block:
-            if self._trying:
-                raise OutOfResources(shared, card.shared_per_block, "shared memory")
-            raise self._refuse(
-                Status.LAUNCH_ERROR,
-                f"kernel {facts.name} needs {shared} bytes of shared memory, {card.name} has {card.shared_per_block} per program: "
-                f"use smaller blocks or fewer stages than num_stages={facts.num_stages}",
-            )
+        self._require_shared(facts.name, shared, facts.num_stages)
         if any(size > limit for size, limit in zip(extent, _GRID_LIMITS, strict=True)):
             raise self._refuse(Status.LAUNCH_ERROR, f"kernel {facts.name}: grid {extent} is beyond the limits {_GRID_LIMITS}")
         programs, resident = extent[0] * extent[1] * extent[2], facts.resident or 0

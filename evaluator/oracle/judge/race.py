@@ -19,6 +19,7 @@ from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call
+from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.witness import has_room
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
@@ -27,12 +28,16 @@ from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.halving import Pair, Standing, run_race
 from tritonsmith.evaluator.oracle.timing.paired import UNSEEN_MS, UNSEEN_PART, Empty, excess
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.timed_race import Fate, RaceRow
+from tritonsmith.evaluator.timed_race import GAIN, Fate, RaceRow
 
 _TOGETHER = 4
 """Entrants whose processes live at the same time; each holds a context, weights and outputs on the card."""
 _LEFT_OVER = 2
 """Entrants of one heat that halving leaves over, at the most."""
+_AFTER = 3
+"""Processes that wait for what comes after a race: a verdict, or another race."""
+_AHEAD_FROM = 32e9
+"""Bytes of a card that also holds processes of the next heat: ten contexts of up to a gigabyte beside the task."""
 _WARM_CALLS = 2
 """Calls of each process before the first one that counts."""
 _REASON_CHARACTERS = 300
@@ -84,6 +89,10 @@ class CardRace:
         self._end = time.monotonic() + seconds
         self._inputs = Inputs(session)
         self._empty = Empty(0.0, 0.0)
+        self._least = GAIN
+        """The ratio that an entrant must still be able to reach: an earlier heat may have shown a better one."""
+        self._ahead: RunnerPool | None = None
+        """Where processes wait for the next heat; None where the card has no room for them."""
         self._running: RunnerHandle | None = None
         """The process that does not stand still."""
 
@@ -91,23 +100,31 @@ class CardRace:
         """A row for each entrant, in heats of a few. Raises InfrastructureError where the incumbent does not run."""
         rows: dict[str, RaceRow] = {}
         together = _TOGETHER if has_room(self._session) else 1
+        heats = [entrants[first : first + together] for first in range(0, len(entrants), together)]
+        self._ahead = self._session.pool if together > 1 and self._session.hardware.memory_bytes >= _AHEAD_FROM else None
         try:
             self._session.place(self._session.draw("own"))  # the calls in which kernels are compiled read what they would
             with contextlib.closing(self._start(incumbent)) as known:
+                self._await(len(heats[0]) if heats else _AFTER)
                 known.collect(self._limit)
                 self._check(known)
-                for first in range(0, len(entrants), together):
-                    heat = entrants[first : first + together]
+                for number, heat in enumerate(heats, start=1):
                     if time.monotonic() > self._end:
                         rows |= {entrant.sha: RaceRow(sha=entrant.sha, fate=Fate.UNTIMED) for entrant in heat}
                     else:
-                        rows |= self._run_heat(known, heat, min(keep, _LEFT_OVER))
+                        behind = len(heats[number]) if number < len(heats) else _AFTER
+                        rows |= self._run_heat(known, heat, min(keep, _LEFT_OVER), behind)
         except RunnerFault as fault:
             raise InfrastructureError(f"the kernel that is best so far does not run in the race: {fault}") from fault
         finally:
             self._timer.set_candidate(None)
         _halve(rows, keep)
         return [rows[entrant.sha] for entrant in entrants]
+
+    def _await(self, count: int) -> None:
+        """Let so many processes import beside what goes on; they stand still while something is timed."""
+        if self._ahead is not None:
+            self._ahead.fill(candidate=count)
 
     def _start(self, kernel: KernelText) -> RunnerHandle:
         """A process for a text, which imports it and compiles in a first call; does not wait."""
@@ -122,22 +139,25 @@ class CardRace:
         log.require_accurate()
         runner.process.pause()
 
-    def _run_heat(self, known: RunnerHandle, heat: Sequence[KernelText], keep: int) -> dict[str, RaceRow]:
+    def _run_heat(self, known: RunnerHandle, heat: Sequence[KernelText], keep: int, behind: int) -> dict[str, RaceRow]:
+        """The rows of a heat; `behind` processes for what comes next start beside it."""
         rows: dict[str, RaceRow] = {}
         with contextlib.ExitStack() as stack:
             # all of them start before the first is waited for: they import and compile side by side
             runners = {entrant.sha: stack.enter_context(contextlib.closing(self._start(entrant))) for entrant in heat}
+            self._await(behind)
             self._drop_failed(runners, rows, lambda runner: runner.collect(self._limit))
             self._drop_failed(runners, rows, self._check)  # now that none is in a call: they share the inputs' place
             self._timer.set_candidate(None)
-            self._empty = self._timer.measure_empty(self._limit)
             with self._session.measuring():
+                self._empty = self._timer.measure_empty(self._limit)
                 self._drop_failed(runners, rows, lambda runner: [self._time(runner) for _ in range(_WARM_CALLS)])
                 standings = self._time_pairs(known, runners, rows, keep)
             self._stand_still()
         for sha, standing in standings.items():
             if sha not in rows:
-                rows[sha] = _row_of(sha, standing)
+                rows[sha] = row = _row_of(sha, standing)
+                self._least = max(self._least, row.interval[0] if row.interval and row.fate is Fate.KEPT else 0.0)
         return rows
 
     @staticmethod
@@ -171,7 +191,7 @@ class CardRace:
                 return taken[False], taken[True]
 
             try:
-                return run_race(list(runners), time_pair, keep, lambda: time.monotonic() < self._end)
+                return run_race(list(runners), time_pair, keep, lambda: time.monotonic() < self._end, self._least)
             except _Left:
                 for sha in failed:
                     del runners[sha]

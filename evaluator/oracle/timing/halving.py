@@ -2,7 +2,7 @@
 
 Successive halving (Jamieson and Talwalkar, "Non-stochastic Best Arm Identification and Hyperparameter Optimization", 2016): every round
 each entrant that is left gets more pairs than in the round before, and about half of them stay. An entrant also leaves as soon as its
-interval lies below the incumbent, or below that of the best entrant (a sequential test on paired ratios).
+interval lies below what is worth having, or below that of the best entrant (a sequential test on paired ratios).
 """
 
 from __future__ import annotations
@@ -12,6 +12,8 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
 import numpy as np
+
+from tritonsmith.evaluator.timed_race import GAIN
 
 Pair = tuple[float, float]
 """Milliseconds of incumbent and entrant, taken one right after the other."""
@@ -49,8 +51,9 @@ class Standing:
 
 
 def run_race(
-    entrants: Sequence[str], time_pair: Callable[[str, bool], Pair], keep: int, in_time: Callable[[], bool] = lambda: True
-) -> dict[str, Standing]:
+    entrants: Sequence[str], time_pair: Callable[[str, bool], Pair], keep: int, in_time: Callable[[], bool] = lambda: True,
+    least: float = GAIN,
+) -> dict[str, Standing]:  # fmt: skip
     """Race the entrants; the result is in their order, and those that stayed have no `left_after`.
 
     Args:
@@ -58,6 +61,7 @@ def run_race(
         time_pair: times one pair of an entrant and the incumbent; the flag says that the entrant is first. An exception ends the race.
         keep: entrants that halving leaves over. Fewer stay where the others are clearly slower.
         in_time: whether another round may begin.
+        least: the ratio that an entrant must still be able to reach.
     """
     standings = {name: Standing() for name in entrants}
     alive = list(entrants)
@@ -68,7 +72,7 @@ def run_race(
             for name in alive:
                 incumbent, entrant = time_pair(name, pair % 2 == 1)
                 standings[name].ratios.append(incumbent / entrant)
-        stay = _choose(alive, standings, keep)
+        stay = _choose(alive, standings, keep, least)
         for name in alive:
             if name not in stay:
                 standings[name].left_after = number
@@ -78,11 +82,11 @@ def run_race(
     return standings
 
 
-def _choose(alive: Sequence[str], standings: dict[str, Standing], keep: int) -> list[str]:
-    """Who stays: not clearly slower than the incumbent or than the best, and among the better half."""
+def _choose(alive: Sequence[str], standings: dict[str, Standing], keep: int, least: float) -> list[str]:
+    """Who stays: not clearly below `least` or slower than the best, and among the better half."""
     intervals = {name: standings[name].interval for name in alive}
     best = max(alive, key=lambda name: standings[name].ratio)
-    able = [name for name in alive if intervals[name][1] >= 1.0 and intervals[name][1] >= intervals[best][0]]
+    able = [name for name in alive if intervals[name][1] >= max(least, intervals[best][0])]
     room = max(keep, math.ceil(len(alive) / 2))
     ranked = sorted(able, key=lambda name: -standings[name].ratio)[:room]
     return [name for name in alive if name in ranked]

@@ -137,6 +137,12 @@ def test_shared_memory_beyond_the_card_is_a_launch_error(compile_only: Compile) 
     assert "shared memory" in result["message"] and "RTX 4090" in result["message"]
 
 
+def test_a_host_may_compile_what_it_does_not_launch(compile_only: Compile) -> None:
+    asks = "needed = kernel.warmup(x, out, H=128, grid=(1,)).metadata.shared\n        kernel[(1,)](x, out, H=64 if needed > 100000 else 9)"
+    result = compile_only(PRODUCT, asks, target="rtx4090")
+    assert result["status"] == "ok" and result["kernels"][0]["constexprs"] == {"H": 64}
+
+
 def test_the_autotuner_drops_what_does_not_fit(compile_only: Compile) -> None:
     decorator = "\n@triton.autotune(configs=[triton.Config({'H': h}) for h in (128, 64)], key=[])"
     result = compile_only(decorator + PRODUCT, "kernel[(1,)](x, out)", target="rtx4090")

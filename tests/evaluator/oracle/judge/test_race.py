@@ -56,6 +56,11 @@ class Runner:
 
 class Session:
     plan = SimpleNamespace(together=True)
+    hardware = SimpleNamespace(memory_bytes=140e9)
+
+    def __init__(self):
+        self.awaited = []
+        self.pool = SimpleNamespace(fill=lambda candidate: self.awaited.append(candidate))
 
     def runner(self, kernel):
         return Runner(kernel)
@@ -111,9 +116,11 @@ def raced(monkeypatch):
     monkeypatch.setattr(race, "has_room", lambda session: True)
 
     def run(names, incumbent="best", keep=2, seconds=60.0):
-        timer, baselines = Timer(), SimpleNamespace(session=Session(), start=lambda: None)
+        session = Session()
+        timer, baselines = Timer(), SimpleNamespace(session=session, start=lambda: None)
         entrants = [KernelText(name, name) for name in names]
         rows = race.run_card_race(baselines, timer, KernelText(incumbent, incumbent), entrants, keep=keep, limit=9.0, seconds=seconds)
+        timer.awaited = session.awaited
         PLACED.clear()
         assert not ALIVE and not RUNNING and timer.candidate is None, "every process has ended"
         return {row.sha: row for row in rows}, timer
@@ -135,6 +142,9 @@ def test_the_faster_ones_stay_and_each_other_one_has_a_reason(raced):
 
 def test_of_all_heats_the_best_are_left_over_and_time_is_kept(raced):
     assert [row.fate for row in raced(["fast", "faster"], keep=1)[0].values()] == [Fate.SLOWER, Fate.KEPT]
+    rows, timer = raced(["faster", "slow", "wrong", "broken", "fast"])
+    assert timer.awaited == [4, 1, 3], "processes of the next heat, or for what comes behind, start beside the one before"
+    assert rows["fast"].fate is Fate.SLOWER and rows["fast"].pairs == 4, "a later heat need not show what an earlier one has beaten"
     assert {row.fate for row in raced(["fast"], seconds=-1.0)[0].values()} == {Fate.UNTIMED}
 
 

@@ -52,6 +52,14 @@ def test_nobody_stays_where_all_are_slower():
     assert all(standing.left_after == 0 for standing in standings.values()) and counts == {"a": 4, "b": 4}
 
 
+def test_what_can_bring_nothing_leaves_before_the_end():
+    time_pair, counts = noisy_card({"same": 1.0}, 3, noise=0.002, burst=0.0)
+    standing = run_race(["same"], time_pair, keep=1)["same"]
+    assert standing.left_after is not None and counts["same"] <= 32
+    time_pair, counts = noisy_card({"good": 1.1, "better": 1.2}, 3)
+    assert run_race(["good"], time_pair, keep=1, least=1.3)["good"].left_after == 0, "an earlier heat has shown more"
+
+
 def test_the_incumbent_is_first_in_every_second_pair_and_no_round_begins_too_late():
     order = []
 
