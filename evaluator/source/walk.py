@@ -161,8 +161,7 @@ class Walker:
         """Walk twice through a loop's body, so that the second pass sees what the first one leaves."""
         key = abs(hash((self.path, node.lineno, node.col_offset))) + 1
         loop = self.facts.loops.setdefault(key, open_loop(key, node, self.notes.loops, self.notes.guards))
-        loop.guards = self.notes.guards  # in the last pass over a loop around, conditions are about what that leaves
-        outer, entry = self.notes.loops, dict(env)
+        outer, entry, loop.guards = self.notes.loops, dict(env), self.notes.guards  # of the last pass over a loop around
         variable = read_head(node, loop, env, self.evaluate) if isinstance(node, ast.For) else NOTHING
         self.notes.loops = (*outer, loop.id)
         parts = (part for statement in node.body for part in ast.walk(statement))
