@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritonsmith.prompts.recipes.regions.cutting.grouping import find_group, place_source
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
 from tritonsmith.prompts.recipes.regions.cutting.order import depends, order_regions
 from tritonsmith.prompts.recipes.regions.cutting.regions import (
@@ -253,6 +254,12 @@ class Cutter(CutState):
         at = anchor_coordinates(anchor)[0]
         if home and (home.space != space or home.split or isinstance(anchor, Scan) or not self._fits(anchor.source, at, home)):
             home = None
+        tile = self._find_tile(anchor, below)
+        if tile is not None:
+            tile.grouped.append(anchor)
+            self._places[id(anchor)] = tile
+            self._note(tile, anchor.source, place_source(tile.product, anchor))
+            return tile
         for one in below:
             if self._places[id(one)] is not home:
                 self._store_results(one, anchor.source)
@@ -276,6 +283,17 @@ class Cutter(CutState):
         self._note(region, product.source, region.left)
         self._note(region, product.right, region.right)
         return region
+
+    def _find_tile(self, anchor: Anchor, below: list[Anchor]) -> ProductRegion | None:
+        """The product whose tiles have whole groups of what an anchor takes in."""
+        homes = list(dict.fromkeys(self._places[id(one)] for one in below))
+        region = homes[0] if len(homes) == 1 else None
+        if not isinstance(region, ProductRegion) or id(anchor) in self._sharing.apart:
+            return None
+        size = find_group(region.product, anchor)
+        if not size or region.group not in (0, size):
+            return None
+        return region if self._fits(anchor.source, place_source(region.product, anchor), region) else None
 
     def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
         """A region along the same rows that reads the same tensors, and that this anchor may join."""
@@ -333,6 +351,8 @@ class Cutter(CutState):
             found = region.space.find(one.shape) if isinstance(one, Formula) else None
             if isinstance(one, AnchorResult):
                 if one.anchor is anchor:
+                    if isinstance(region, ProductRegion) and anchor is not region.product:
+                        self._sharing.part(anchor)
                     region.stores.append(one)
                     self.homes[id(one)] = region
             elif found and not found[1] and not _is_wider(one) and region in self._homes_below(one) and self._fits(one, found[0], region):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tritonsmith.prompts.recipes.regions.cutting.grouping import find_group, place_result
 from tritonsmith.prompts.recipes.regions.cutting.space import (
     ACROSS,
     BATCH,
@@ -130,6 +131,8 @@ class ProductRegion(WorkRegion):
     """A product with the elementwise work on its operands and on its result."""
 
     product: MatrixProduct
+    grouped: list[Anchor] = field(default_factory=list)
+    """Reductions over neighbouring columns of its result."""
     split: bool = False
     twins: tuple[ProductRegion, ProductRegion] | None = None
     """The region at the usual size of the forward's leading axis and at a longer one, where its kernel shall take any size."""
@@ -159,12 +162,17 @@ class ProductRegion(WorkRegion):
     @property
     def anchors(self) -> list[Anchor]:
         """What it does as a whole."""
-        return [self.product]
+        return [self.product, *self.grouped]
+
+    @property
+    def group(self) -> int:
+        """Columns of each group; 0 where it has none."""
+        return find_group(self.product, self.grouped[0]) if self.grouped else 0
 
     @property
     def results(self) -> dict[int, Coordinates]:
         """By anchor: the coordinates of its results."""
-        return {id(self.product): self.space.place}
+        return {id(self.product): self.space.place} | {id(one): place_result(self.product, one) for one in self.grouped}
 
     @property
     def left(self) -> Coordinates:
