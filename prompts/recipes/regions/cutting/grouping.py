@@ -1,4 +1,4 @@
-"""Reductions over a few neighbouring columns of a product's result, which a program does on its tile: a group norm behind a linear layer."""
+"""Reductions over a few neighbouring columns of a product, which a program does on its tile: a group norm behind a linear layer."""
 
 from __future__ import annotations
 
