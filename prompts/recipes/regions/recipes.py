@@ -67,7 +67,8 @@ def _list_blocks(attentions: list[Attention], plain: Settings) -> list[Settings]
     """Settings with blocks of queries and keys, those to try first ahead."""
     widest = max((max(one.features, one.columns) for one in attentions), default=0)
     few_warps = plain | {"attention_warps": 4}
-    sizes, settings = _SMALLER, plain
+    sizes: tuple[tuple[int, int], ...] = _SMALLER
+    settings = plain
     if widest > _WIDE_HEAD:
         sizes = _SMALLER[1:]
     elif attentions and all(one.query.dtype != "float32" != one.value.dtype for one in attentions):
