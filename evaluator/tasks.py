@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import ast
-import itertools
-import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -29,8 +27,6 @@ _PARTS = {
 """What every task file defines, with the words for it in a message."""
 MOST_SHAPES = 2
 """Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""
-_MOST_MEMBERS = 16
-"""Sizes of one entry of SHAPES that are told one by one."""
 _DECLARATIONS = frozenset({"SMALL", "SHAPES", "MODE"})
 """Names that say how the task is judged, and are no sizes themselves."""
 _MODES: tuple[Mode, ...] = ("eval", "train")
@@ -339,24 +335,6 @@ def shapes_of(task: Task, most: int = MOST_SHAPES) -> list[Task]:
     return [
         at_shape(task, {name: _draw(value) for name, value in shape.items()}) for shape in order.sample(declared, min(most, len(declared)))
     ]
-
-
-def list_members(shape: Shape) -> tuple[list[dict[str, SizeValue]], tuple[str, ...]]:
-    """The sizes of an entry, and the names with too long a span to be told one by one, of which only both ends are among them."""
-    options: dict[str, list[SizeValue]] = {
-        name: list(range(value[0], min(value[1], value[0] + _MOST_MEMBERS) + 1)) if isinstance(value, tuple) else [value]
-        for name, value in shape.items()
-    }
-    ends: list[str] = []
-    while math.prod(map(len, options.values())) > _MOST_MEMBERS:
-        longest = max(options, key=lambda name: len(options[name]))
-        if len(options[longest]) <= 2:
-            break  # nothing but ends
-        span = shape[longest]
-        assert isinstance(span, tuple), "a single value is no list of several"
-        options[longest] = [*span]
-        ends.append(longest)
-    return [dict(zip(options, choice, strict=True)) for choice in itertools.product(*options.values())], tuple(ends)
 
 
 def ends_of(shape: Shape) -> list[dict[str, SizeValue]]:

@@ -14,7 +14,7 @@ from project import ROOT
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.schema import PrecisionClass, SizeValue, Task
-from tritonsmith.evaluator.tasks import at_shape, declared_shapes, ends_of, list_members, load_task, parse_overrides, shapes_of
+from tritonsmith.evaluator.tasks import at_shape, declared_shapes, ends_of, load_task, parse_overrides, shapes_of
 
 TASKS = sorted((ROOT / "benchmarks" / "tasks").glob("[0-9]*.py"))
 PLAIN = """
@@ -182,13 +182,6 @@ def test_other_sizes_are_drawn_from_what_the_file_declares(tmp_path: Path) -> No
     reference = load_reference(at_shape(task, {"batch_size": 3}))
     assert reference.draw_inputs(0)[0].shape == (3, 4)
     assert shapes_of(load_task(write(tmp_path, PLAIN))) == []
-
-
-def test_sizes_of_an_entry_are_told_one_by_one_and_those_of_long_spans_by_their_ends() -> None:
-    assert list_members({"width": (3, 5), "kind": "relu"}) == ([{"width": size, "kind": "relu"} for size in (3, 4, 5)], ())
-    few, ends = list_members({"batch": (1, 40), "width": (3, 5)})
-    assert few == [{"batch": batch, "width": width} for batch in (1, 40) for width in (3, 4, 5)] and ends == ("batch",)
-    assert list_members({"batch": (1, 10**9)}) == ([{"batch": 1}, {"batch": 10**9}], ("batch",))
 
 
 @pytest.mark.parametrize("path", [path for path in TASKS if "num_layers" in path.read_text()], ids=lambda path: path.stem)

@@ -27,11 +27,12 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     WorkRegion,
 )
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, read_forward
-from tritonsmith.prompts.recipes.regions.shapes.joining import SizedText, join_texts
+from tritonsmith.prompts.recipes.regions.shapes.joining import SizedText, Span, join_texts
 from tritonsmith.prompts.recipes.regions.shapes.members import Members, list_constructors, rename_constants, write_members
-from tritonsmith.prompts.recipes.regions.shapes.variants import read_others, resemble, varies_in_front
+from tritonsmith.prompts.recipes.regions.shapes.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.prompts.recipes.regions.shares import leaves_all_to_library, list_layers, list_products
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
+from tritonsmith.prompts.recipes.regions.values.indices import Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, MatrixProduct, Reduction
 from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
@@ -58,6 +59,8 @@ class RegionPlan(KernelPlan):
     """Whether the task declares further sizes of the leading axis."""
     others: tuple[RegionPlan, ...] = ()
     """For sizes that the task declares, and that kernels for its own do not take."""
+    spans: tuple[LongSpan, ...] = ()
+    """Declared sizes too many for plans of their own."""
     sizes: dict[str, int] = Field(default_factory=dict)
     """What the task calls those sizes, with their values here."""
     constructors: tuple[dict[str, str], ...] = ()
@@ -158,12 +161,17 @@ class RegionPlan(KernelPlan):
     @cached_property
     def kernel_names(self) -> list[tuple[str, ...]]:
         """For each region: the names of its kernels."""
-        return self.write(PLAIN).names
+        return self.plain_text.names
+
+    @cached_property
+    def plain_text(self) -> ModuleText:
+        """The text for plain settings."""
+        return self.write(PLAIN)
 
     @cached_property
     def free(self) -> FreeAxis | None:
         """The same where the text for plain settings takes any size of it."""
-        return self._write_alone(PLAIN)[1]
+        return self._write_alone(PLAIN)[1] if self.batch is not None else None
 
     def takes(self, facts: TaskFacts) -> bool:
         """Whether the kernels for this size are right at another one: at an equal one, or at one of another leading axis."""
@@ -178,7 +186,8 @@ class RegionPlan(KernelPlan):
         return self._is_made_alike(facts) and self.facts.inputs == facts.inputs
 
     def _is_made_alike(self, facts: TaskFacts) -> bool:
-        return self.facts.init_inputs == facts.init_inputs and self.facts.values == facts.values
+        values = self.facts.values == facts.values or not self.values  # torch.fx follows an argument whatever its value is
+        return self.facts.init_inputs == facts.init_inputs and values
 
     def write(self, settings: Settings) -> ModuleText:
         """The text of its regions: for every size that the task declares, and for any of the leading axis where no kernel depends on it."""
@@ -188,14 +197,21 @@ class RegionPlan(KernelPlan):
             return self._guard(text, shapes, f"{words} on a CUDA device") if free else self._guard(text, self.wrong_shapes, self.made_for)
         names = {name: tuple(plan.sizes.get(name, 0) for plan in self.all_sizes) for name in self.sizes}
         texts = [plan.write_sized(settings) for plan in self.all_sizes]
-        joined = join_texts(texts, names, {*self._taken, *self.passed}, len(self.constructors))
+        spans = [Span(self._name_shapes(one.low), self._name_shapes(one.high), one.within) for one in self.spans]
+        joined = join_texts(texts, names, {*self._taken, *self.passed}, len(self.constructors), spans)
         return self._guard(joined, joined.wrong, f"{joined.made_for} on a CUDA device")
+
+    def _name_shapes(self, facts: TaskFacts) -> dict[str, Shape]:
+        """The shapes of inputs at another size, by the names that they have here."""
+        held = zip(self.forward.inputs, facts.inputs, strict=False)
+        return {one.source: spec.shape for one, spec in held if spec is not None}
 
     def write_sized(self, settings: Settings) -> SizedText:
         """The text for this size alone, with what it is for."""
         text, free = self._write_alone(settings)
-        for old, new in self.renamed.items():
-            lines = [re.sub(rf"\bself\.{old}\b", f"self.{new}", line) for line in (*text.forward, text.returned)]
+        if self.renamed:
+            member = re.compile(rf"\bself\.({'|'.join(self.renamed)})\b")
+            lines = [member.sub(lambda found: f"self.{self.renamed[found[1]]}", line) for line in (*text.forward, text.returned)]
             text = replace(text, forward=lines[:-1], returned=lines[-1])
         held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
         return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made)
@@ -276,25 +292,28 @@ def _guard_values(facts: TaskFacts, forward: Forward) -> tuple[str, dict[str, st
 
 def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     """The plan of any forward of which at least one region has a kernel, for every size that the task declares. Raises NoPlan."""
-    several = varies_in_front(facts) if facts.other_shapes else bool(declared_shapes(task))
+    several = bool(declared_shapes(task)) and varies_in_front(task, facts)
     own = _read_size(task, facts, several)
     nodes = {node.name: node for node in facts.ops}
     if not own.kernels:
         raise NoPlan(*((region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)))
-    plans = (own, *read_others(task, facts, own, lambda at, other: _read_size(at, other, several)))
+    plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several))
     members = [Members(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
     constructors = list_constructors(members)
     builders = {one.builder for one in plans if one.builder}
-    if len(builders) > 1 or len({one.arguments for one in plans}) > 1:
-        raise NoSize(("sizes that SHAPES declares whose constructor, or arguments of forward, differ", None))
+    if len(builders) > 1 or len({(one.arguments, one.wrong_values, one.wrong_types) for one in plans}) > 1:
+        raise NoSize(("sizes that SHAPES declares whose constructor, or other arguments of forward than tensors, differ", None))
     others = [
         one.model_copy(update={"renamed": names, "made": constructors.index(one.fixed)})
         for one, names in zip(plans, rename_constants(members), strict=True)
     ]  # fmt: skip
-    return own.model_copy(update={
+    plan = own.model_copy(update={
         "members": write_members(members), "call_flops": own.count_calls(facts), "constructors": tuple(constructors),
-        "builder": "".join(builders), "others": tuple(others[1:]),
+        "builder": "".join(builders), "others": tuple(others[1:]), "spans": spans,
     })  # fmt: skip
+    if plan.others:
+        require_whole(plan.plain_text, spans)
+    return plan
 
 
 def _read_size(task: Task, facts: TaskFacts, several: bool) -> RegionPlan:

@@ -58,6 +58,8 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     assert isinstance(plan, RegionPlan)
     tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], _choose_products(precision))
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
+    if found is not None and plan.spans and plan.write(found).missed:
+        return None
     if found is None or not can_replay(plan):
         return found
     return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision, hardware)}
@@ -113,6 +115,8 @@ def _fits_attentions(plan: RegionPlan, settings: Settings, hardware: Hardware) -
 def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
     """Whether tiles of all stages fit shared memory, and sums of products fit registers; graphs only where they can be recorded."""
     assert isinstance(plan, RegionPlan)
+    if plan.spans and plan.write(settings).missed:
+        return False
     if settings["replayed"] and (not can_replay(plan) or any(is_held(one, settings) for one in plan.regions)):
         return False
     return _fits_attentions(plan, settings, hardware) and all(_fits_products(each, settings, hardware) for each in plan.all_sizes)

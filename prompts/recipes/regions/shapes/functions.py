@@ -99,6 +99,17 @@ class KernelPool:
         """The name that a module's kernel has here."""
         return self._renames[number][name].name
 
+    def list_counts(self, name: str, numbers: Sequence[int]) -> list[Numbers]:
+        """The whole numbers in a kernel's text that differ between modules, for each of these modules."""
+        entry = next((one for one in self._entries if one.name == name and all(number in one.units for number in numbers)), None)
+        if entry is None:
+            return []
+        texts = ["\n".join(entry.units[number].list_codes()) for number in numbers]
+        if len(set(map(blank, texts))) > 1:
+            return []
+        columns = dict.fromkeys(zip(*map(list_numbers, texts), strict=True))
+        return [whole for values in columns if len(set(values)) > 1 and (whole := read_whole(values)) is not None]
+
     def complete(self, number: int, line: str) -> str:
         """A statement of a module's forward with the names and arguments that kernels have here."""
         known = self._renames[number]

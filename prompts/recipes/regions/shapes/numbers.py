@@ -13,6 +13,8 @@ _NEAR = 2
 """The largest number that is added to a size before anything else is tried: what two sizes differ by may be chance."""
 _FAR = 64
 """The largest one at all."""
+_MOST_TIMES = 256
+"""Elements that belong to one place of a size, for blocks that hold all elements."""
 _DIVISORS = (2, 3, 4, 8)
 """Of sizes, as strides of windows are."""
 _RIM = 8
@@ -75,23 +77,28 @@ class Fitter:
             or self._write_product(values, 2) or self._write_sum(values, _FAR) or self._write_product(values, 3)
         )  # fmt: skip
 
-    def write_power(self, values: Numbers) -> str | None:
-        """The number of elements of a block, which is a power of two: one that holds a size, within bounds."""
+    def write_power(self, values: Numbers, within: bool) -> str | None:
+        """The number of elements of a block, which is a power of two: one that holds a size, within bounds.
+
+        within: whether there are sizes between these, for which the lower bound holds too.
+        """
         low, high = min(values), max(values)
         if any(one & (one - 1) for one in values):
             return None
-        for name, sizes in itertools.chain(*map(self._multiples, (1, 2))):
-            powers = [1 << max(0, one - 1).bit_length() for one in sizes]
+        counts = ((name, sizes, times) for times in range(1, _MOST_TIMES) for name, sizes in self.sizes.items())
+        products = ((name, sizes, 1) for name, sizes in self._multiples(2))
+        for name, sizes, times in itertools.chain(counts, products):
+            powers = [1 << max(0, one * times - 1).bit_length() for one in sizes]
             if tuple(min(max(one, low), high) for one in powers) == values:
-                inner = f"triton.next_power_of_2({name})"
-                inner = f"max({inner}, {low})" if min(powers) < low else inner
+                inner = f"triton.next_power_of_2({name}{f' * {times}' if times > 1 else ''})"
+                inner = f"max({inner}, {low})" if within or min(powers) < low else inner
                 return f"min({inner}, {high})" if max(powers) > high else inner
         return None
 
     def _write_multiple(self, values: Numbers) -> str | None:
         """A size, or a multiple of one."""
         for name, sizes in (self.sizes | self._made).items():
-            if (times := _find_times(values, sizes)) is not None:
+            if (times := find_times(values, sizes)) is not None:
                 return f"{_enclose(name)} * {times}" if times > 1 else name
         return None
 
@@ -115,7 +122,7 @@ class Fitter:
     def _write_product(self, values: Numbers, number: int) -> str | None:
         """A product of so many sizes, or a multiple of one."""
         for name, sizes in self._multiples(number):
-            if (times := _find_times(values, sizes)) is not None:
+            if (times := find_times(values, sizes)) is not None:
                 return f"{name} * {times}" if times > 1 else name
         return None
 
@@ -137,7 +144,21 @@ def write_table(values: Sequence[str], sizes: Mapping[str, Numbers]) -> str | No
     return f"{{{entries}}}[{', '.join(names)}]"
 
 
-def _find_times(values: Numbers, sizes: Numbers) -> int | None:
+def write_steps(values: Sequence[str], sizes: Mapping[str, Numbers]) -> str | None:
+    """Numbers that change at some sizes and stay between: each up to the largest size that it was found for."""
+    for name, ones in sizes.items():
+        runs: dict[int, str] = {}
+        pairs = sorted(set(zip(ones, values, strict=True)))
+        if len({size for size, _ in pairs}) == len(pairs):
+            for (size, value), behind in zip(pairs, [*(value for _, value in pairs[1:]), ""], strict=True):
+                if value != behind:
+                    runs[size] = value
+            *steps, last = runs.items()
+            return "".join(f"{value} if {name} <= {size} else " for size, value in steps) + last[1]
+    return None
+
+
+def find_times(values: Numbers, sizes: Numbers) -> int | None:
     """By which number all sizes have to be multiplied."""
     if not sizes[0] or values[0] % sizes[0]:
         return None

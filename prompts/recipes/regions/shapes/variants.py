@@ -2,16 +2,26 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping
+import math
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
+from tritonsmith.evaluator.declared import list_members
 from tritonsmith.evaluator.schema import OpNode, SizeValue, Task, TaskFacts
-from tritonsmith.evaluator.tasks import at_shape, declared_shapes, list_members
+from tritonsmith.evaluator.tasks import at_shape, declared_shapes
 from tritonsmith.prompts.recipes.plan import NoPlan, NoSize
 from tritonsmith.prompts.recipes.regions.shapes.numbers import blank
+from tritonsmith.prompts.recipes.regions.writing.module import ModuleText
 
-_MOST_PLANS = 8
-"""Sizes with plans of their own: each is planned, and its kernels are compiled, by itself."""
+_MOST_PLANS = 24
+"""Sizes with plans of their own: each is read and written by itself, which takes seconds for a large network."""
+_MOST_ELEMENTS = 2**30
+"""Of a tensor at the end of a span: larger ones may need indices of 64 bits, which their kernels would show and others would not."""
+_MOST_KINDS = 8
+"""Forwards of a module, each for sizes that kernels are alike for: more would be no text that a person reads."""
+_LEAST_WITHIN = 3
+"""Plans from which the rule for a long span is read."""
 _TOLD = 60
 """Characters of a value in a message."""
 
@@ -31,8 +41,21 @@ class SizedPlan(Protocol):
 Plan = TypeVar("Plan", bound=SizedPlan)
 
 
-def read_others(task: Task, facts: TaskFacts, own: Plan, read: Callable[[Task, TaskFacts], Plan]) -> tuple[Plan, ...]:
-    """The plans that the declared sizes need besides that for the task's own. Raises NoSize with the size that cannot be had.
+@dataclass(frozen=True)
+class LongSpan:
+    """Sizes too many to be planned one by one, with plans for a few of them."""
+
+    says: str
+    low: TaskFacts
+    high: TaskFacts
+    within: tuple[int, ...]
+    """The plans, by their number, for odd sizes within: if their texts follow one rule, that holds for the whole span."""
+
+
+def read_others(
+    task: Task, facts: TaskFacts, own: Plan, read: Callable[[Task, TaskFacts], Plan]
+) -> tuple[tuple[Plan, ...], tuple[LongSpan, ...]]:
+    """The plans that the declared sizes need, the task's own first, and long spans. Raises NoSize with the size that cannot be had.
 
     Args:
         task: at its own size.
@@ -55,13 +78,13 @@ def read_others(task: Task, facts: TaskFacts, own: Plan, read: Callable[[Task, T
         except NoPlan as reason:
             missing = reason.missing or (("a plan", None),)
             raise NoSize(*((f"{what} at the size {_tell(other.sizes)} that SHAPES declares", node) for what, node in missing)) from None
-    _require_spans(task, facts, plans)
-    return tuple(plans[1:])
+    return tuple(plans), tuple(_list_spans(task, facts, plans))
 
 
-def varies_in_front(facts: TaskFacts) -> bool:
-    """Whether the declared sizes have inputs that differ in their leading axis."""
-    return len({_find_lead(one) for one in (facts, *facts.other_shapes) if one.inputs}) > 1
+def varies_in_front(task: Task, facts: TaskFacts) -> bool:
+    """Whether declared sizes have inputs that differ in their leading axis, or are so many that kernels should take any size of it."""
+    long = any(list_members(shape)[1] for shape in declared_shapes(task))
+    return not facts.other_shapes or long or len({_find_lead(one) for one in (facts, *facts.other_shapes) if one.inputs}) > 1
 
 
 def resemble(facts: Iterable[OpNode], others: Iterable[OpNode]) -> bool:
@@ -73,22 +96,41 @@ def _write_call(node: OpNode) -> tuple[str, ...]:
     return node.name, node.op, node.target, node.module_type, blank(repr((node.args, node.kwargs)))
 
 
-def _require_spans(task: Task, facts: TaskFacts, plans: list[Plan]) -> None:
-    """Raises NoSize for a span of many sizes, unless one plan takes both ends of it, and with them what lies between."""
+def _list_spans(task: Task, facts: TaskFacts, plans: list[Plan]) -> Iterator[LongSpan]:
+    """The long spans, but for those of which one plan takes both ends, and with them what lies between. Raises NoSize."""
     known = [(one.sizes, one) for one in facts.other_shapes]
     for shape in declared_shapes(task) if known else ():
-        members, ends = list_members(shape)
-        if not ends:
-            continue
+        members, names = list_members(shape)
         groups: dict[str, list[TaskFacts]] = {}
-        for sizes in members:
-            rest = repr({name: value for name, value in sizes.items() if name not in ends})
+        for sizes in members if names else ():
+            rest = repr({name: value for name, value in sizes.items() if name not in names})
             groups.setdefault(rest, []).extend(one for other, one in known if other == sizes)
         for group in groups.values():
             if not any(all(plan.takes(one) for one in group) for plan in plans):
-                spans = {name: shape[name] for name in ends}
-                raise NoSize((f"every size from the first to the second of {_tell(spans)} that SHAPES declares, on which kernels depend; "
-                              "list sizes one by one", None))  # fmt: skip
+                low, high, *between = group
+                takers = [next(number for number, plan in enumerate(plans) if plan.takes(one)) for one in between]
+                says = _tell({name: shape[name] for name in names})
+                if len(set(takers)) < _LEAST_WITHIN or _count_elements(high) > _MOST_ELEMENTS:
+                    raise NoSize((_explain_span(says), None))
+                yield LongSpan(says, low, high, tuple(dict.fromkeys(takers)))
+
+
+def _count_elements(facts: TaskFacts) -> int:
+    """Of the largest tensor."""
+    return max((math.prod(spec.shape) for node in facts.ops for spec in node.outputs), default=0)
+
+
+def require_whole(text: ModuleText, spans: Sequence[LongSpan]) -> None:
+    """Raises NoSize for a text that does not take every declared size, or has too many forwards."""
+    if text.missed:
+        raise NoSize(*((_explain_span(spans[place].says), None) for place in text.missed))
+    if len(text.sized) > _MOST_KINDS:
+        raise NoSize((f"sizes that SHAPES declares, for which {len(text.sized)} different forwards are needed", None))
+
+
+def _explain_span(says: str) -> str:
+    """Why a long span cannot be had."""
+    return f"every size of {says} that SHAPES declares, between which kernels differ; shorter spans or single sizes may do"
 
 
 def _find_lead(facts: TaskFacts) -> int:

@@ -82,8 +82,8 @@ class ModuleText:
     """What they are made for, in words."""
     sized: list[SizedForward] = field(default_factory=list)
     """The forwards for other sizes each, where one does not do for all."""
-    whole: bool = True
-    """Whether it is for every size that the task declares."""
+    missed: list[int] = field(default_factory=list)
+    """Long spans of sizes, by their number, that it is not for."""
 
 
 def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+from functools import lru_cache
 
 
 class SharedTexts:
@@ -16,6 +17,7 @@ class SharedTexts:
         return self._names.setdefault(normalize(text, name), name)
 
 
+@lru_cache(maxsize=4096)
 def normalize(text: str, name: str) -> str:
     """The text with numbered names in place of its own, without comments and docstrings.
 

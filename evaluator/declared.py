@@ -1,0 +1,62 @@
+"""The sizes that a task declares, one by one; of long spans a few that stand for all."""
+
+from __future__ import annotations
+
+import itertools
+import math
+
+from tritonsmith.evaluator.schema import SizeValue
+from tritonsmith.evaluator.tasks import Shape, Span
+
+_MOST_VALUES = 8
+"""Of one name that are told one by one."""
+_MOST_MEMBERS = 16
+"""Sizes of one entry of SHAPES."""
+_LEAST_ROWS = 3
+"""The lowest, the highest and one between."""
+_BETWEEN = 5
+"""Sizes within a long span; the first of them where it goes together with others that are told one by one."""
+
+
+def list_members(shape: Shape) -> tuple[list[dict[str, SizeValue]], tuple[str, ...]]:
+    """The sizes of an entry, and the names with too long a span to be told one by one.
+
+    Of those there are the lowest, the highest and a few sizes between, in this order; all such names change together.
+    """
+    few: dict[str, list[SizeValue]] = {}
+    spans: dict[str, Span] = {}
+    for name, value in shape.items():
+        if isinstance(value, tuple) and value[1] - value[0] >= _MOST_VALUES:
+            spans[name] = value[0], value[1]
+        else:
+            few[name] = list(range(value[0], value[1] + 1)) if isinstance(value, tuple) else [value]
+    while math.prod(map(len, few.values())) * (_LEAST_ROWS if spans else 1) > _MOST_MEMBERS:
+        longest = max(few, key=lambda name: len(few[name]))
+        span = shape[longest]
+        if not isinstance(span, tuple):
+            break  # single values only
+        spans[longest] = span[0], span[1]
+        del few[longest]
+    rows: list[dict[str, SizeValue]] = [{name: span[end] for name, span in spans.items()} for end in ((0, 1) if spans else (0,))]
+    several = math.prod(map(len, few.values())) > 1
+    between = {name: _pick_between(*span)[: 1 if several else _BETWEEN] for name, span in spans.items()}
+    for number in range(max(map(len, between.values()), default=0)):
+        picked = {name: sizes or [spans[name][0]] for name, sizes in between.items()}
+        rows.append({name: sizes[(number + place) % len(sizes)] for place, (name, sizes) in enumerate(picked.items())})
+    choices = itertools.product(*few.values())
+    return [dict(zip(few, choice, strict=True)) | row for choice in choices for row in rows], tuple(spans)
+
+
+def _pick_between(low: int, high: int) -> list[int]:
+    """All numbers within a short span; of a long one a few odd primes from end to end, which no block divides, in rising order."""
+    if high - low <= _BETWEEN + 1:
+        return list(range(low + 1, high))
+    first = max(low, 1)
+    near = [round(first * (high / first) ** (step / (_BETWEEN - 1))) for step in range(_BETWEEN - 1)]
+    found = [next((one for one in range(max(start, low + 1, 3), high) if _is_prime(one)), low) for start in near]
+    last = next((one for one in range(high - 1, low, -1) if _is_prime(one)), low)
+    return [one for one in dict.fromkeys((*found, last)) if one > low]
+
+
+def _is_prime(number: int) -> bool:
+    return number > 2 and all(number % by for by in range(2, math.isqrt(number) + 1))
