@@ -191,7 +191,7 @@ def _operator_cost(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
     written = [tensor for tensor in tree_leaves(result) if isinstance(tensor, torch.Tensor)]
     formula = flop_registry.get(_SAME_WORK.get(name, func.overloadpacket))
     if formula is not None:
-        flops = float(formula(*args, **kwargs, out_val=result))
+        flops = float(formula(*args, **kwargs, out_val=result)) * _count_seen(func, args, kwargs)
     elif name in _MOVES:
         flops = 0.0
     else:
@@ -203,6 +203,18 @@ def _operator_cost(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
         launches = 0  # a transfer, not a kernel
     half = formula is not None and bool(read) and read[0].dtype in _HALVES
     return OperatorCost(name.replace("::", "."), launches, flops, sum(map(tensor_bytes, read + written)), half, launches)
+
+
+def _count_seen(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> float:
+    """The share of all keys that the queries of an attention see: with `is_causal` none behind the query's own place. 1 for other work."""
+    given = dict(zip((one.name for one in func._schema.arguments), args, strict=False)) | kwargs
+    query, key = given.get("query"), given.get("key")
+    if given.get("is_causal") is not True or not isinstance(query, torch.Tensor) or not isinstance(key, torch.Tensor):
+        return 1.0
+    queries, keys = query.shape[-2], key.shape[-2]
+    square = min(queries, keys)
+    seen = square * (square + 1) / 2 + (queries - square) * keys
+    return seen / max(1, queries * keys)
 
 
 @contextlib.contextmanager

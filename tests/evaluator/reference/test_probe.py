@@ -91,6 +91,24 @@ def test_fake_and_real_tensors_cost_the_same() -> None:
     assert "forward" not in vars(model)
 
 
+class Attend(nn.Module):
+    """Attention of 8 queries; causal where it is asked for."""
+
+    def __init__(self, causal: bool) -> None:
+        super().__init__()
+        self.causal = causal
+
+    def forward(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
+        return nn.functional.scaled_dot_product_attention(q, k, k, is_causal=self.causal)
+
+
+@pytest.mark.parametrize(("keys", "seen"), [(8, 36), (4, 26), (16, 36)])
+def test_causal_attention_costs_what_its_queries_see(keys: int, seen: int) -> None:
+    inputs = [torch.randn(2, 3, 8, 16), torch.randn(2, 3, keys, 16)]
+    whole, causal = (sum(one.flops for one in trace_operators(Attend(causal), inputs).costs) for causal in (False, True))
+    assert causal == pytest.approx(whole * seen / (8 * keys))
+
+
 def test_recurrent_cost_grows_with_steps_and_layers() -> None:
     one = recurrent_cost(nn.LSTM(8, 16, 1), torch.empty(5, 2, 8))
     batch_first = recurrent_cost(nn.LSTM(8, 16, 1, batch_first=True), torch.empty(2, 5, 8))
