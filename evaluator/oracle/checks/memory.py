@@ -154,8 +154,9 @@ def choose_plan(needs: Needs, room: float, host_room: float, after: MemoryPlan |
         needed = count_bytes(needs, plan)
         if needed > room or after is not None and not plan.is_leaner(after):
             continue
-        kept = min(_KEPT, (room - needed) / 2.0) if plan.together else 0.0
-        granted = room - needed - kept + needs.candidate
+        free = room - needed
+        kept = max(0.0, min(_KEPT, free / 2.0, free + needs.candidate - needs.usual)) if plan.together else 0.0
+        granted = free - kept + needs.candidate
         found = replace(plan, needed=needed, room=room, peak=needs.peak, granted=granted, kept=kept)
         if first is not None and (not plan.together or plan.oracle is OraclePlace.HOST):
             break  # what takes much longer is for tasks that do not fit else

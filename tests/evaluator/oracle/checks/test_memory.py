@@ -48,7 +48,7 @@ def test_a_small_task_saves_nothing_and_a_large_one_saves_what_it_must() -> None
     host = choose_plan(needs(8.6, 0.0, 8.6), 78 * GB, HOST)  # the host takes minutes, so all that saves the card's memory comes before it
     assert host is not None and host.oracle is OraclePlace.HOST
     close = choose_plan(needs(8.6, 5.7, 5.7, 64), 143 * GB, HOST)  # three sets of inputs would fit, and leave a candidate 6 GB
-    assert close is not None and (close.input_sets, close.together) == (1, True) and close.granted > 1.25 * 14.3 * GB
+    assert close is not None and (close.input_sets, close.together) == (1, True) and close.granted >= 1.25 * 14.3 * GB
     tight = choose_plan(needs(6.4, 6.4, 6.4, 4096), H100, HOST)
     assert tight is not None and not tight.together and tight.input_sets == 1
 
