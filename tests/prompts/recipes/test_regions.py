@@ -225,6 +225,20 @@ def test_results_keep_their_keys_and_what_is_no_tensor() -> None:
     assert copied[0].equal(result[0]) and copied[0] is not result[0] and (copied["a", 1][1], copied["slice"]) == (None, 0.5)
 
 
+_JOINS = (
+    "p = torch.cat([F.max_pool2d(x, 3, 1, 1), x, F.avg_pool2d(x, 3, 1, 1)], 1); "
+    "c = torch.cat([torch.zeros_like(y[:, :1]), y[:, :-1].cumsum(1)], 1); s = y.cumsum(0); return p, c, s, torch.cat([s, y.cumsum(1)])"
+)
+
+
+def test_parts_are_stored_where_they_are_joined(evaluator: LocalEvaluator) -> None:
+    case = RegionCase("joins", _JOINS, "torch.randn(2, 3, 6, 7), torch.randn(5, 9)", arguments="x, y")
+    judge(evaluator, case)
+    text = write(read_regions(*describe(case)))
+    assert text.count("torch.empty(") == 4, "nothing but the results"
+    assert len(re.findall(r"tl.store\(cat_ptr", text)) == 7
+
+
 def test_few_long_rows_are_shared_by_programs() -> None:
     plan = plan_of("return x / x.norm()", "torch.randn(4, 50000)")
     text = write(plan)

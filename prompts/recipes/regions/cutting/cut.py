@@ -10,6 +10,7 @@ from typing import Any
 
 from tritonsmith.prompts.recipes.regions.cutting.grouping import find_group, place_source
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
+from tritonsmith.prompts.recipes.regions.cutting.joining import place_parts
 from tritonsmith.prompts.recipes.regions.cutting.order import depends, order_regions
 from tritonsmith.prompts.recipes.regions.cutting.regions import (
     AnchoredRegion,
@@ -64,7 +65,8 @@ def cut_forward(results: Any) -> list[WorkRegion]:
         for value in list_values(results):
             done.store(base_of(value))
         if not sharing.end_round(done.regions):
-            return order_regions(done.regions, done.homes)
+            asked = {id(base_of(value)) for value in list_values(results)}
+            return place_parts(order_regions(done.regions, done.homes), done.homes, asked, done.fill)
 
 
 def base_of(value: Tensor) -> Tensor:
@@ -172,6 +174,11 @@ class Cutter(CutState):
             self._prepare(value)
             if not self.in_memory(value):
                 self._compute(value)
+
+    def fill(self, region: PointwiseRegion, value: Tensor) -> None:
+        """Have a region store a value, element by element."""
+        self._note(region, value, unravel(variable(OFFSET, value.size), value.shape))
+        region.stores.append(value)
 
     def _call(self, value: LibraryCall) -> None:
         region = CallRegion(call=value, name=value.name)

@@ -39,6 +39,8 @@ class Tensor:
     """What a kernel calls it."""
     filling: Filling | None = None
     """Where forward writes to its places one by one: what lies there."""
+    spot: Spot | None = None
+    """Where it is stored, if that is a part of another tensor."""
     known: dict[Coordinates, list[Read]] = field(default_factory=dict, repr=False)
     """By element: what it reads, as far as it was asked for."""
 
@@ -56,6 +58,15 @@ class Tensor:
     def bytes(self) -> int:
         """Of the tensor in memory."""
         return self.size * BYTES.get(self.dtype, 8)
+
+
+@dataclass(frozen=True)
+class Spot:
+    """A part of a tensor, from a place along an axis on."""
+
+    whole: Tensor
+    axis: int
+    start: int
 
 
 @dataclass(frozen=True)

@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, join_guards, loaded, ravel
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, join_guards, loaded, ravel, unravel
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     FLOATS,
     TRITON_TYPES,
@@ -60,6 +60,15 @@ class Arguments:
             self.values.append(value)
             self.largest = max(self.largest, value.size)
         return self.names[id(value)]
+
+
+def locate_store(value: Tensor, index: Index) -> tuple[Tensor, Index]:
+    """The tensor in which a value is stored, and where an element of it lies there."""
+    if value.spot is None:
+        return value, index
+    spot = value.spot
+    at = tuple(one + spot.start if axis == spot.axis else one for axis, one in enumerate(unravel(index, value.shape)))
+    return spot.whole, ravel(at, spot.whole.shape)
 
 
 @dataclass
@@ -228,5 +237,6 @@ class Emitter:
 
     def store(self, value: Tensor, index: Index, text: str, bounds: frozenset[str]) -> None:
         """Store an element."""
+        value, index = locate_store(value, index)
         mask = self.mask(bounds)
         self.line(f"tl.store({self.address(value, index, stored=True)}, {text}{f', mask={mask}' if mask else ''}{self.store_hint})")

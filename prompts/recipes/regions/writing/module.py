@@ -24,7 +24,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COL
 from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues, list_values
 from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
-from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Held, Item, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Held, Item, Joined, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.heads.attention import write_attention
 from tritonsmith.prompts.recipes.regions.writing.held import is_held, write_held
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
@@ -214,7 +214,9 @@ class ModuleWriter:
 
     def _add(self, kernel: Kernel, region: WorkRegion) -> str:
         """Add a kernel's text where it is new, what it stores to, and its launch; returns the name that it is launched by."""
-        for value in kernel.stores:
+        for value in (one if one.spot is None else one.spot.whole for one in kernel.stores):
+            if isinstance(value, Joined) and id(value) in self.variables:
+                continue  # another part of it is there
             name = self.locals.choose(value.name or "result")
             self.variables[id(value)] = name
             self.text.forward.append(f"{name} = {self._allocate(value)}")

@@ -13,7 +13,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COL
 from tritonsmith.prompts.recipes.regions.values.indices import ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, Reduction, Tensor
 from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, find_kind
-from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
+from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter, locate_store
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, watch_places, write_fresh, write_parts
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import (
@@ -266,8 +266,8 @@ class ProductWriter:
             found = space.find(value.shape)
             assert found is not None, "the cut lets no other value in"
             text = emitter.read(value, found[0], guards)
-            index = ravel(found[0], value.shape)
-            mask, pointer = emitter.mask(OUTER, guards), emitter.address(value, index, stored=True)
+            target, index = locate_store(value, ravel(found[0], value.shape))
+            mask, pointer = emitter.mask(OUTER, guards), emitter.address(target, index, stored=True)
             if not {LINE, COLUMN} <= index.names:
                 pointer = f"tl.broadcast_to({pointer}, {shape})"
             emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
