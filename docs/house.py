@@ -37,7 +37,7 @@ STOREYS = {
     "prompts": ("__main__", "author promises analysis"),
     "prompts/recipes": ("author space analyst book", "recipe measured plan builder constructor members operations kinds writes"),
     "evaluator": (
-        "local self_check", "floors", "tasks machine estimate",
+        "local self_check", "declared floors", "tasks machine estimate",
         "schema protocol allow errors cards timed_race kernel_text op_node operator_cost plain limits work record",
     ),
 }

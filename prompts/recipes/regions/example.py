@@ -26,7 +26,7 @@ def get_init_inputs():
 _ROWS = TensorSpec(shape=(96, 1000))
 _MADE = {"normalized_shape": [1000], "eps": 1e-05, "elementwise_affine": True, "bias": True}
 _FACTS = TaskFacts(
-    traced_by=TraceWay.FX, inputs=(_ROWS,), outputs=(_ROWS,), init_inputs=("1000",),
+    traced_by=TraceWay.FX, inputs=(_ROWS,), outputs=(_ROWS,), init_inputs=("1000",), values=("",),
     parameters={"norm.weight": TensorSpec(shape=(1000,)), "norm.bias": TensorSpec(shape=(1000,))},
     ops=(
         OpNode(name="x", op="placeholder", target="x", outputs=(_ROWS,)),

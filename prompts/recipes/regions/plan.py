@@ -27,8 +27,8 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
     WorkRegion,
 )
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, read_forward
-from tritonsmith.prompts.recipes.regions.shapes.joining import SizedText, Span, join_texts
-from tritonsmith.prompts.recipes.regions.shapes.members import Members, list_constructors, rename_constants, write_members
+from tritonsmith.prompts.recipes.regions.shapes.joining import OpenSpan, SizedText, join_texts
+from tritonsmith.prompts.recipes.regions.shapes.members import SizeMembers, list_constructors, rename_constants, write_members
 from tritonsmith.prompts.recipes.regions.shapes.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.prompts.recipes.regions.shares import leaves_all_to_library, list_layers, list_products
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
@@ -197,7 +197,7 @@ class RegionPlan(KernelPlan):
             return self._guard(text, shapes, f"{words} on a CUDA device") if free else self._guard(text, self.wrong_shapes, self.made_for)
         names = {name: tuple(plan.sizes.get(name, 0) for plan in self.all_sizes) for name in self.sizes}
         texts = [plan.write_sized(settings) for plan in self.all_sizes]
-        spans = [Span(self._name_shapes(one.low), self._name_shapes(one.high), one.within) for one in self.spans]
+        spans = [OpenSpan(self._name_shapes(one.low), self._name_shapes(one.high), one.within) for one in self.spans]
         joined = join_texts(texts, names, {*self._taken, *self.passed}, len(self.constructors), spans)
         return self._guard(joined, joined.wrong, f"{joined.made_for} on a CUDA device")
 
@@ -298,7 +298,7 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     if not own.kernels:
         raise NoPlan(*((region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)))
     plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several))
-    members = [Members(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
+    members = [SizeMembers(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
     constructors = list_constructors(members)
     builders = {one.builder for one in plans if one.builder}
     if len(builders) > 1 or len({(one.arguments, one.wrong_values, one.wrong_types) for one in plans}) > 1:

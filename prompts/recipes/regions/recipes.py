@@ -89,10 +89,11 @@ def _choose_products(precision: PrecisionClass) -> Settings:
 
 
 def can_replay(plan: RegionPlan) -> bool:
-    """Whether the launches may become a CUDA graph: a call depends on its tensors alone, and has one size."""
+    """Whether the launches may become CUDA graphs: a call depends on its tensors alone, and has one of few sizes."""
     numbers = any(one.number for one in plan.forward.inputs)
     stateless = not plan.training and not plan.forward.updates and not plan.forward.written
-    return plan.batch is None and not plan.others and stateless and bool(plan.given) and not numbers and len(plan.regions) > 1
+    sized = not plan.spans and all(one.batch is None for one in plan.all_sizes)  # a graph for each size: there are few
+    return sized and stateless and bool(plan.given) and not numbers and len(plan.regions) > 1
 
 
 def _held_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:

@@ -52,7 +52,7 @@ class SizedText:
         return self.free, tuple((name, len(shape), dtype) for name, (shape, dtype) in self.inputs.items())
 
 
-class Span(NamedTuple):
+class OpenSpan(NamedTuple):
     """Sizes too many for texts of their own."""
 
     low: Mapping[str, Shape]
@@ -61,7 +61,7 @@ class Span(NamedTuple):
     within: Sequence[int]
     """Texts, by their number, that say what holds between."""
 
-    def lies_in(self, other: Span) -> bool:
+    def lies_in(self, other: OpenSpan) -> bool:
         """Whether all its sizes are among those of another one, but for a leading axis that may be of any size."""
         ends = [(end, other.low[name], other.high[name]) for inputs in (self.low, self.high) for name, end in inputs.items()]
         return all(
@@ -78,12 +78,12 @@ class _Kind:
     """Of the modules."""
     lines: list[str]
     """Statements, and at the end what forward returns."""
-    spans: list[Span] = field(default_factory=list)
+    spans: list[OpenSpan] = field(default_factory=list)
     """All sizes within these belong to it."""
 
 
 def join_texts(
-    texts: Sequence[SizedText], names: Mapping[str, Numbers], taken: Collection[str], constructors: int = 1, spans: Sequence[Span] = ()
+    texts: Sequence[SizedText], names: Mapping[str, Numbers], taken: Collection[str], constructors: int = 1, spans: Sequence[OpenSpan] = ()
 ) -> ModuleText:
     """One module for all sizes.
 
@@ -116,7 +116,7 @@ class _Joiner:
             for number, one in enumerate(texts)
         ]  # fmt: skip
 
-    def join(self, spans: Sequence[Span]) -> ModuleText:
+    def join(self, spans: Sequence[OpenSpan]) -> ModuleText:
         """The text."""
         first = self.texts[0].text
         kinds, missed = self._sort(spans)
@@ -138,7 +138,7 @@ class _Joiner:
         """What a size is called: as the task calls it, where it does."""
         return next((name.lower() for name, ones in self.names.items() if ones == values), "size")
 
-    def _sort(self, spans: Sequence[Span]) -> tuple[list[_Kind], list[int]]:
+    def _sort(self, spans: Sequence[OpenSpan]) -> tuple[list[_Kind], list[int]]:
         """The kinds of sizes, those of long spans behind the others, and the spans that are not among them."""
         open_kinds: list[_Kind] = []
         missed: list[int] = []
@@ -197,9 +197,10 @@ class _Joiner:
         counts = self.pool.list_counts(grid.partition("[")[0], numbers) if launch else []
         for place in range(grid.count("#") if launch else 0):
             whole = read_whole(columns[place])
-            if words[place] is None and whole is not None:
-                words[place] = next((word for sizes, word in blocks if sizes == whole), None)
-                words[place] = words[place] or _write_programs(whole, counts, blocks, fitter)
+            word = words[place]
+            if whole is not None and len(set(whole)) > 1 and (word is None or re.search(r"[-+/]", word)):
+                same = next((word for sizes, word in blocks if sizes == whole), None)
+                words[place] = same or _write_programs(whole, counts, blocks, fitter) or word
         return put_in(lines[0], [word for word in words if word is not None]) if None not in words else None
 
     def _write(self, kind: _Kind) -> SizedForward:

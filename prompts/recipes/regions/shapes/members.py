@@ -13,7 +13,7 @@ from tritonsmith.prompts.recipes.regions.shapes.numbers import Fitter, blank, li
 
 
 @dataclass(frozen=True)
-class Members:
+class SizeMembers:
     """What a module for one size holds."""
 
     facts: TaskFacts
@@ -27,7 +27,7 @@ class Members:
     """Lines that keep tensors which no state holds."""
 
 
-def list_constructors(sizes: Sequence[Members]) -> list[Mapping[str, str]]:
+def list_constructors(sizes: Sequence[SizeMembers]) -> list[Mapping[str, str]]:
     """The sets of arguments that the module may be made with."""
     found: list[Mapping[str, str]] = []
     for one in sizes:
@@ -36,7 +36,7 @@ def list_constructors(sizes: Sequence[Members]) -> list[Mapping[str, str]]:
     return found
 
 
-def rename_constants(sizes: Sequence[Members]) -> list[dict[str, str]]:
+def rename_constants(sizes: Sequence[SizeMembers]) -> list[dict[str, str]]:
     """For each size: by the name of a tensor of numbers the one that it has in a module for all sizes."""
     names: dict[str, str] = {}
     taken = {name.partition(".")[0] for one in sizes for name in (*one.facts.parameters, *one.facts.tables)}
@@ -51,7 +51,7 @@ def rename_constants(sizes: Sequence[Members]) -> list[dict[str, str]]:
     return found
 
 
-def write_members(sizes: Sequence[Members]) -> tuple[str, ...]:
+def write_members(sizes: Sequence[SizeMembers]) -> tuple[str, ...]:
     """Lines of the constructor. Raises NoSize where its arguments do not say what to make."""
     constructors = list_constructors(sizes)
     groups = [[one for one in sizes if one.fixed == fixed] for fixed in constructors]
@@ -65,7 +65,7 @@ def write_members(sizes: Sequence[Members]) -> tuple[str, ...]:
     return (*lines, *buffers, *(line for one in tables for line in one))
 
 
-def _write_group(group: Sequence[Members]) -> tuple[str, ...]:
+def _write_group(group: Sequence[SizeMembers]) -> tuple[str, ...]:
     """Lines for one set of arguments. Raises NoSize where sizes with the same ones need other members."""
     facts = group[0].facts
     modules = dict.fromkeys(line for one in group for line in one.modules)
