@@ -12,10 +12,8 @@ _MOST_VALUES = 8
 """Of one name that are told one by one."""
 _MOST_MEMBERS = 16
 """Sizes of one entry of SHAPES."""
-_LEAST_ROWS = 3
-"""The lowest, the highest and one between."""
 _BETWEEN = 5
-"""Sizes within a long span; the first of them where it goes together with others that are told one by one."""
+"""Sizes within a long span; none where it goes together with others that are told one by one."""
 
 
 def list_members(shape: Shape) -> tuple[list[dict[str, SizeValue]], tuple[str, ...]]:
@@ -30,7 +28,7 @@ def list_members(shape: Shape) -> tuple[list[dict[str, SizeValue]], tuple[str, .
             spans[name] = value[0], value[1]
         else:
             few[name] = list(range(value[0], value[1] + 1)) if isinstance(value, tuple) else [value]
-    while math.prod(map(len, few.values())) * (_LEAST_ROWS if spans else 1) > _MOST_MEMBERS:
+    while math.prod(map(len, few.values())) * (2 if spans else 1) > _MOST_MEMBERS:
         longest = max(few, key=lambda name: len(few[name]))
         span = shape[longest]
         if not isinstance(span, tuple):
@@ -39,7 +37,7 @@ def list_members(shape: Shape) -> tuple[list[dict[str, SizeValue]], tuple[str, .
         del few[longest]
     rows: list[dict[str, SizeValue]] = [{name: span[end] for name, span in spans.items()} for end in ((0, 1) if spans else (0,))]
     several = math.prod(map(len, few.values())) > 1
-    between = {name: _pick_between(*span)[: 1 if several else _BETWEEN] for name, span in spans.items()}
+    between = {} if several else {name: _pick_between(*span) for name, span in spans.items()}
     for number in range(max(map(len, between.values()), default=0)):
         picked = {name: sizes or [spans[name][0]] for name, sizes in between.items()}
         rows.append({name: sizes[(number + place) % len(sizes)] for place, (name, sizes) in enumerate(picked.items())})

@@ -194,3 +194,15 @@ def test_states_that_forward_makes(tmp_path: Path, h0: str, c0: str, states: tup
     found = match(task, probe(task)[0], H200)
     assert found is not None and isinstance(found.plan, RecurrentPlan)
     assert (found.plan.h0, found.plan.c0) == states
+
+
+def test_a_layer_that_regions_leave_to_pytorch_is_made_with_its_constructor() -> None:
+    """Many rows of few steps, which the library is faster at."""
+    source = write("GRU", result="torch.relu(states) * 2", inputs="torch.rand(3, 4096, 64)", sizes="64, 512, 1")
+    task = Task(name="a_task", path="a_task.py", source=source.replace("(66,", "(512,").replace("(33,", "(512,"))
+    found = match(task, probe(task)[0], H200)
+    assert found is not None and "nn.GRU" in found.plan.calls
+    settings = found.recipes[0].defaults(found.plan, H200, PrecisionClass.IEEE)
+    assert settings is not None
+    text = found.recipes[0].render(found.plan, settings)
+    assert "self.rnn = nn.GRU(input_size=64, hidden_size=512" in text and "self.rnn(x)" in text
