@@ -132,6 +132,22 @@ class CutState:
         region.evaluated |= walk.formulas
         self._sharing.watch(region, fresh, self.homes)
 
+    def fill(self, region: PointwiseRegion, value: Tensor) -> None:
+        """Have a region store a value, element by element."""
+        self._note(region, value, unravel(variable(OFFSET, value.size), value.shape))
+        region.stores.append(value)
+
+    def _find_tile(self, anchor: Anchor, below: list[Anchor]) -> ProductRegion | None:
+        """The product whose tiles have whole groups of what an anchor takes in."""
+        homes = list(dict.fromkeys(self._places[id(one)] for one in below))
+        region = homes[0] if len(homes) == 1 else None
+        if not isinstance(region, ProductRegion) or id(anchor) in self._sharing.apart:
+            return None
+        size = find_group(region.product, anchor)
+        if not size or region.group not in (0, size):
+            return None
+        return region if self._fits(anchor.source, place_source(region.product, anchor), region) else None
+
     def _homes_below(self, value: Tensor) -> list[AnchoredRegion]:
         """The regions whose results a value is made of, each once."""
         return list(dict.fromkeys(self._places[id(one)] for one in list_below(value, self.in_memory)[1]))
@@ -174,11 +190,6 @@ class Cutter(CutState):
             self._prepare(value)
             if not self.in_memory(value):
                 self._compute(value)
-
-    def fill(self, region: PointwiseRegion, value: Tensor) -> None:
-        """Have a region store a value, element by element."""
-        self._note(region, value, unravel(variable(OFFSET, value.size), value.shape))
-        region.stores.append(value)
 
     def _call(self, value: LibraryCall) -> None:
         region = CallRegion(call=value, name=value.name)
@@ -290,17 +301,6 @@ class Cutter(CutState):
         self._note(region, product.source, region.left)
         self._note(region, product.right, region.right)
         return region
-
-    def _find_tile(self, anchor: Anchor, below: list[Anchor]) -> ProductRegion | None:
-        """The product whose tiles have whole groups of what an anchor takes in."""
-        homes = list(dict.fromkeys(self._places[id(one)] for one in below))
-        region = homes[0] if len(homes) == 1 else None
-        if not isinstance(region, ProductRegion) or id(anchor) in self._sharing.apart:
-            return None
-        size = find_group(region.product, anchor)
-        if not size or region.group not in (0, size):
-            return None
-        return region if self._fits(anchor.source, place_source(region.product, anchor), region) else None
 
     def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
         """A region along the same rows that reads the same tensors, and that this anchor may join."""

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 
 from tritonsmith.prompts.recipes.recipe import Settings, load_macros
-from tritonsmith.prompts.recipes.regions.cutting.grouping import place_source
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE
 from tritonsmith.prompts.recipes.regions.values.indices import ravel
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, Reduction, Tensor
-from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, find_kind
+from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
+from tritonsmith.prompts.recipes.regions.writing.column_groups import reduce_groups
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter, locate_store
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, watch_places, write_fresh, write_parts
@@ -35,8 +33,6 @@ _EXACT_STEP = 16
 _SHORT = 128
 """Terms of a sum that are so few that tensor cores may add all its large products. With 72 of them the error is that of sums by block, and
 convolutions took 0.84 to 0.96 of the time; with 576 it is four times as large (KernelBench level 2: 10, 25, 65, 82, 85; H200)."""
-_COUNTED = re.compile(r"\[([^|\[\]]*)\|[^|\[\]]*\]")
-"""In lines of reductions: a value, and what stands for one that does not count."""
 _PARTS = {"fp16x3": ("high", "low"), "fp16": ("high",)}
 """By scheme: the parts of an operand that it multiplies."""
 _NAMES = (*OUTER, *INNER, *SIZES.values(), "above", "beside", "every", "left_wide", "right_wide",
@@ -83,7 +79,6 @@ class ProductWriter:
         self.parts: KeptParts | None = write_parts(region, tile, name) if tile.kept else None
         self.turned = tile.kept == "left"
         self.carried = bool(fresh) and tile.scheme == "fp16x3"
-        self.short = self.taps * self.depth <= _SHORT
         self.operands: list[Tensor] = []
         """What the function for the values themselves reads."""
 
@@ -161,7 +156,7 @@ class ProductWriter:
             emitter.line(f"{side}_largest = tl.maximum({side}_largest, magnitude({side}))")
         order = ("right", "left") if turned else ("left", "right")
         ready = [side in fresh or parts is not None and side == self.tile.kept for side in order]
-        for line in self._lines("accumulate", scheme, *order, "total", *ready, carried, self.short):
+        for line in self._lines("accumulate", scheme, *order, "total", *ready, carried, self.taps * self.depth <= _SHORT):
             emitter.line(line)
         emitter.close(head)
         for line in self._lines("finish", scheme, "total", carried):
@@ -249,19 +244,13 @@ class ProductWriter:
         """What is done with the sums, and the stores."""
         space = self.region.space
         guards, folded = space.guards, self.region.product.folded
-        group = self.region.group
-        shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
-        shape = f"(BLOCK_M, BLOCK_N // {group}, {group})" if group else shape
+        shape = _shape_sums(folded, self.region.group)
         emitter = TileEmitter(self.arguments, self._in_memory, self.grid.list_bounds(folded), OUTER)
         for line in unfold_sums(self.grid, self.arguments.largest >= _BIG):
             emitter.line(line)
         emitter.outcomes[id(self.region.product), 0] = "total"
         emitter.names["total"] = frozenset((LINE, COLUMN))
-        if group:
-            emitter.line(f"m, n = m[:, :, None], tl.reshape(n, (1, BLOCK_N // {group}, {group}))  # groups of neighbouring columns")
-            emitter.line(f"total = tl.reshape(total, {shape})")
-        for anchor in self.region.grouped:
-            self._reduce_groups(emitter, anchor)
+        reduce_groups(self.region, emitter, shape)
         for value in self.region.stores:
             found = space.find(value.shape)
             assert found is not None, "the cut lets no other value in"
@@ -274,21 +263,11 @@ class ProductWriter:
         return emitter.scopes[0].lines
 
 
-    def _reduce_groups(self, emitter: TileEmitter, anchor: Anchor) -> None:
-        """Make one number of each group of columns."""
-        kind, at = find_kind(anchor.kind, anchor.source.dtype), place_source(self.region.product, anchor)
-        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
-        for number, part in enumerate(kind.parts[:2]):
-            emitter.outcomes[id(anchor), number] = f"{title}{part}"
-            emitter.names[f"{title}{part}"] = frozenset((LINE, COLUMN))
-        text, helper = emitter.read(anchor.source, at), ""
-        for line in kind.whole:
-            if line == HELPER:
-                assert isinstance(anchor, Reduction) and anchor.helper is not None
-                helper = emitter.read(anchor.helper, at)
-            else:
-                filled = line.format(n=title, v=text, h=helper, a="2, keep_dims=True", length=self.region.group)
-                emitter.line(_COUNTED.sub(r"\1", filled))
+def _shape_sums(folded: int, group: int) -> str:
+    """The shape of a tile's sums as the kernel names it: groups of columns have an axis of their own."""
+    if group:
+        return f"(BLOCK_M, BLOCK_N // {group}, {group})"
+    return f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
 
 
 def _find_end(fresh: FreshParts | None, depth: int) -> int:

@@ -19,7 +19,7 @@ _MOST_KEYS = 128
 
 
 @dataclass(frozen=True)
-class Piece:
+class SplitPiece:
     """Parts of a piece of all keys or of all values."""
 
     parts: Buffer
@@ -49,8 +49,8 @@ class Piece:
 class HeadParts:
     """Parts of keys and values by piece, and the number of blocks of keys."""
 
-    keys: list[Piece]
-    values: list[Piece]
+    keys: list[SplitPiece]
+    values: list[SplitPiece]
     blocks: int
 
 
@@ -60,11 +60,11 @@ def plan_parts(one: Attention, blocks: Blocks, settings: Settings) -> HeadParts 
         return None
     number = -(-one.keys // blocks.keys)
     keys = number * blocks.keys
-    found: dict[str, list[Piece]] = {"k": [], "v": []}
+    found: dict[str, list[SplitPiece]] = {"k": [], "v": []}
     for letter, pieces in (("k", blocks.features), ("v", blocks.columns)):
         for place, (start, places) in enumerate(pieces):
             factors = (one.heads, keys) if letter == "k" else (one.heads, number, places)
-            found[letter].append(Piece(
+            found[letter].append(SplitPiece(
                 Buffer(shape=(one.heads, 2, keys, places), dtype="float16", name=f"{letter}{place}_parts"),
                 Buffer(shape=factors, dtype="float32", name=f"{letter}{place}_factors"), start,
             ))  # fmt: skip
@@ -105,7 +105,7 @@ def write_head_parts(region: AttentionRegion, name: str, blocks: Blocks, parts: 
     )  # fmt: skip
 
 
-def _split_piece(emitter: Emitter, region: AttentionRegion, tensor: Tensor, name: str, column: str, piece: Piece, lead: str) -> None:
+def _split_piece(emitter: Emitter, region: AttentionRegion, tensor: Tensor, name: str, column: str, piece: SplitPiece, lead: str) -> None:
     """Split a piece of keys, whose lines are rows, or of values, whose lines are columns."""
     one, arguments = region.attention, emitter.arguments
     of_keys = name.startswith("k")
@@ -118,7 +118,7 @@ def _split_piece(emitter: Emitter, region: AttentionRegion, tensor: Tensor, name
     emitter.line(f"tl.store({arguments.take(piece.factors)} + {place_factors(piece, lead, of_keys, column, DOWN, 'block')}, {name}_back)")
 
 
-def place_factors(piece: Piece, lead: str, of_keys: bool, column: str, key: str, block: str) -> str:
+def place_factors(piece: SplitPiece, lead: str, of_keys: bool, column: str, key: str, block: str) -> str:
     """Where the factors of some keys lie, or those of the columns of a block of values."""
     shape = piece.factors.shape
     if of_keys:

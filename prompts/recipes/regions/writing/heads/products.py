@@ -9,7 +9,7 @@ from tritonsmith.prompts.recipes.regions.values.indices import Index, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Emitter
 from tritonsmith.prompts.recipes.regions.writing.heads.blocks import DIRECT, Blocks, choose_scheme
-from tritonsmith.prompts.recipes.regions.writing.heads.parts import HeadParts, Piece, place_factors
+from tritonsmith.prompts.recipes.regions.writing.heads.parts import HeadParts, SplitPiece, place_factors
 from tritonsmith.prompts.recipes.regions.writing.heads.places import DOWN, load_operand, write_piece
 
 
@@ -114,7 +114,7 @@ class HeadProducts:
                 emitter.line(f'{result} = {before} + tl.dot(weights, {text}, input_precision="{scheme}")')
 
 
-    def _load_parts(self, name: str, piece: Piece, row: str, column: str) -> None:
+    def _load_parts(self, name: str, piece: SplitPiece, row: str, column: str) -> None:
         """Read both parts of a block of keys or values."""
         at = f"{self.emitter.arguments.take(piece.parts)} + {piece.place(self.lead, row, column)}"
         self.emitter.line(f"{name}_high = tl.load({at})")
