@@ -16,6 +16,7 @@ from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.prompts.recipes.plan import NoPlan
 from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.assembling.module import ModuleText, describe_tensor, write_regions
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
 from tritonsmith.prompts.recipes.regions.cutting.regions import (
@@ -31,7 +32,6 @@ from tritonsmith.prompts.recipes.regions.reading.reader import Forward, list_val
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.heads.parts import count_parts
 from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, wrap_launch
-from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
 _ELEMENTS = 2**31 - 2**17
 """Of the largest tensor: its indices, and those of a block that reaches over its end, are numbers of 32 bits."""

@@ -15,6 +15,7 @@ from tritonsmith.prompts.recipes.builder import table_lines, write_builder
 from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, NoSize, name_starred
 from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.assembling.module import ModuleText, describe_tensor, write_regions
 from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.layers import prefers_library
@@ -34,7 +35,6 @@ from tritonsmith.prompts.recipes.regions.shares import leaves_all_to_library, li
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, MatrixProduct, Reduction
-from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, describe_tensor, write_regions
 
 PLAIN: Settings = {
     "block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 32768, "per_thread": 16, "parts": 4,

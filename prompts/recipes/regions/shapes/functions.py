@@ -6,10 +6,10 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
+from tritonsmith.prompts.recipes.regions.assembling.module import ModuleText
+from tritonsmith.prompts.recipes.regions.assembling.sharing import normalize
 from tritonsmith.prompts.recipes.regions.shapes.numbers import Fitter, Numbers, blank, list_numbers, put_in, read_whole
 from tritonsmith.prompts.recipes.regions.writing.kernels import fold, wrap
-from tritonsmith.prompts.recipes.regions.writing.module import ModuleText
-from tritonsmith.prompts.recipes.regions.writing.sharing import normalize
 
 _MOST_ARGUMENTS = 6
 """Numbers that a kernel takes besides sizes of inputs; where more differ, two kernels are easier to read."""

@@ -8,6 +8,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import NamedTuple
 
+from tritonsmith.prompts.recipes.regions.assembling.module import ModuleText, SizedForward
 from tritonsmith.prompts.recipes.regions.shapes.functions import KernelPool
 from tritonsmith.prompts.recipes.regions.shapes.guards import Axis, Condition, compare, require_shape, require_sizes, write_size
 from tritonsmith.prompts.recipes.regions.shapes.numbers import (
@@ -23,7 +24,6 @@ from tritonsmith.prompts.recipes.regions.shapes.numbers import (
 )
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
 from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, wrap
-from tritonsmith.prompts.recipes.regions.writing.module import ModuleText, SizedForward
 from tritonsmith.prompts.recipes.regions.writing.names import Namer
 
 _CALLED = ("float", "max", "min")

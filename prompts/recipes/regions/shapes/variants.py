@@ -11,8 +11,8 @@ from tritonsmith.evaluator.declared import list_members
 from tritonsmith.evaluator.schema import OpNode, SizeValue, Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_shape, declared_shapes
 from tritonsmith.prompts.recipes.plan import NoPlan, NoSize
+from tritonsmith.prompts.recipes.regions.assembling.module import ModuleText
 from tritonsmith.prompts.recipes.regions.shapes.numbers import blank
-from tritonsmith.prompts.recipes.regions.writing.module import ModuleText
 
 _MOST_PLANS = 24
 """Sizes with plans of their own: each is read and written by itself, which takes seconds for a large network."""

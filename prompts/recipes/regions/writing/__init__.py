@@ -1,1 +1,1 @@
-"""From regions to the text of a module."""
+"""From a region to the text of its kernels."""

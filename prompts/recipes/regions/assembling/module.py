@@ -10,6 +10,7 @@ from typing import Any
 from tritonsmith.evaluator.schema import TensorSpec
 from tritonsmith.prompts.recipes.members import attribute
 from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.assembling.sharing import SharedTexts
 from tritonsmith.prompts.recipes.regions.cutting.regions import (
     AttentionRegion,
     CallRegion,
@@ -34,7 +35,6 @@ from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import SIZES, number_products, pick_settings
 from tritonsmith.prompts.recipes.regions.writing.products import write_product
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
-from tritonsmith.prompts.recipes.regions.writing.sharing import SharedTexts
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 from tritonsmith.prompts.recipes.regions.writing.steps import write_steps
 

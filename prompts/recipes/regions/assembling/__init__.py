@@ -1,0 +1,1 @@
+"""From the kernels of regions to the text of a module."""
