@@ -190,11 +190,11 @@ def _list_record_fields(node: Any) -> tuple[str, ...]:
 
 
 def _show_records(value: Any) -> Any:
-    """An argument with records as dicts that say what they are."""
+    """An argument with records in place of the nodes that make them."""
     fields = _list_record_fields(value)
     if fields:
-        given = dict(zip(fields, value.args, strict=False)) | value.kwargs
-        return {"record": value.target.__name__, "fields": {name: _show_records(part) for name, part in given.items()}}
+        given = {name: _show_records(part) for name, part in (dict(zip(fields, value.args, strict=False)) | value.kwargs).items()}
+        return dataclasses.make_dataclass(value.target.__name__, list(given))(**given)
     if isinstance(value, tuple | list):
         return [_show_records(part) for part in value]
     return {name: _show_records(part) for name, part in value.items()} if isinstance(value, dict) else value

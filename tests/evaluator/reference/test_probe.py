@@ -194,6 +194,26 @@ def test_a_size_that_leaves_nothing_to_judge_is_refused() -> None:
         probe(load_task(TASKS / "26_gelu_scale_bias.py", overrides={"batch_size": 0}))
 
 
+@pytest.mark.parametrize("record", ["namedtuple('Pair', ['low', 'high'])", "make_dataclass('Pair', ['low', 'high'])"])
+def test_records_that_forward_returns_keep_their_name_and_fields(record: str) -> None:
+    source = f"""
+from collections import namedtuple
+from dataclasses import make_dataclass
+import torch
+Pair = {record}
+class Model(torch.nn.Module):
+    def forward(self, x):
+        return Pair(x.relu(), high=(x.exp(), None))
+def get_inputs():
+    return [torch.randn(3)]
+def get_init_inputs():
+    return []
+"""
+    facts, _ = probe(Task(name="records", path="records.py", source=source))
+    fields = {"low": {"ref": "relu"}, "high": [{"ref": "exp"}, None]}
+    assert facts.ops[-1].op == "output" and facts.ops[-1].args == ({"record": "Pair", "fields": fields},)
+
+
 def test_lazy_modules_are_refused() -> None:
     lazy = "super().__init__(); self.l = torch.nn.LazyLinear(3)"
     source = (TASKS / "26_gelu_scale_bias.py").read_text().replace("super().__init__()", lazy)
