@@ -164,7 +164,7 @@ class Status(StrEnum):
     """The kernel compiles but cannot be launched: shared memory, grid, too many programs for a barrier."""
     RUNTIME_ERROR = "runtime_error"
     WRONG_SHAPE = "wrong_shape"
-    """Number, shape or dtype of the returned tensors differs from the reference's."""
+    """Number, shape or dtype of the returned tensors differs from the reference's, or how they are nested."""
     WRONG_WEIGHTS = "wrong_weights"
     """A parameter of the reference has no counterpart in the candidate, or its shape differs."""
     INACCURATE = "inaccurate"

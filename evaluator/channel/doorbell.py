@@ -40,6 +40,8 @@ class Command(IntEnum):
     """Copy every tensor that the last call returned into the output slots; after CLOCKED, note the card's time first."""
     CLOCKED = 7
     """As CALL, between two events of the card; DELIVER reports the time between them."""
+    STRUCTURE = 9
+    """Report on the control pipe how what the last call returned is nested; ahead of its delivery."""
     EMPTY = 8
     """What CLOCKED does without forward."""
     FACTS = 3
@@ -139,7 +141,7 @@ class LineReader:
         line, self._buffer = self._buffer.split(b"\n", 1)
         try:
             message = json.loads(line)
-        except ValueError:
+        except (ValueError, RecursionError):
             return None
         return message if isinstance(message, dict) else None
 

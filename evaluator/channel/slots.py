@@ -71,6 +71,12 @@ def fill_slots(slots: Sequence[torch.Tensor], tensors: Sequence[torch.Tensor]) -
         distinct(slot).copy_(distinct(tensor, slot))
 
 
+def list_results(outputs: Sequence[torch.Tensor], inputs: Sequence[torch.Tensor], written: Sequence[int]) -> list[torch.Tensor]:
+    """What a call leaves in slots: its outputs, and the inputs with these numbers; complex ones as pairs of real numbers."""
+    found = [inputs[number] for number in written]
+    return [*outputs, *(torch.view_as_real(tensor) if tensor.is_complex() else tensor for tensor in found)]
+
+
 def dtype_of(name: str) -> torch.dtype:
     """Torch's dtype for its name without prefix."""
     dtype = getattr(torch, name)

@@ -57,13 +57,13 @@ class TaskLinter:
     def _run_reference(self) -> Tensors:
         """The outputs in the reference's own types."""
         reference = self.loaded.reference
-        return run_forward(reference.build(0), reference.draw_inputs(0), self.loaded.updates)
+        return run_forward(reference.build(0), reference.draw_inputs(0), self.loaded.updates, self.loaded.written)
 
     def report(self) -> LintReport:
         """Every question asked; later ones are left out where the oracle itself gives no finite answer."""
         loaded = self.loaded
         self._check_other_sizes()
-        if loaded.changes_inputs:
+        if loaded.written:
             self._find("inputs changed", "forward changes a tensor that it was given; return new tensors, since calls share their inputs")
         try:
             self.oracle = loaded.oracle(self.inputs)

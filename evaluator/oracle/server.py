@@ -221,10 +221,10 @@ def _explain_shortage(error: Exception) -> str:
 
 
 def _name_buffers(text: str, loaded: LoadedTask) -> str:
-    """A message about outputs, with the names of those that are buffers after the call."""
-    first = len(loaded.layout.outputs) - len(loaded.updates)
-    names = {str(first + number): name for number, name in enumerate(loaded.updates)}
-    return _OUTPUT.sub(lambda at: f"buffer {names[at[1]]} after the call" if at[1] in names else at[0], text)
+    """A message about outputs, with the names of those that are buffers or inputs after the call."""
+    known = [f"buffer {name} after the call" for name in loaded.updates] + [loaded.input_names[number] for number in loaded.written]
+    names = {str(number): name for number, name in enumerate(known, start=len(loaded.results) - len(known))}
+    return _OUTPUT.sub(lambda at: names.get(at[1], at[0]), text)
 
 
 def serve(requests: Iterable[str], out: int, pool: RunnerPool | None = None) -> None:

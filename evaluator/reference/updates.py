@@ -65,14 +65,26 @@ class UpdatedBuffers:
                 tensor.copy_(values)
 
 
-def run_forward(model: nn.Module, arguments: Sequence[Any], updates: Sequence[str]) -> list[torch.Tensor]:
-    """The tensors that forward returns, then those it leaves in the buffers that it updates; these stay as they were."""
+def run_whole(model: nn.Module, arguments: Sequence[Any], updates: Sequence[str]) -> tuple[Any, list[torch.Tensor]]:
+    """What forward returns, and what it leaves in the buffers that it updates; these stay as they were."""
     buffers = UpdatedBuffers(model, updates)
     with torch.no_grad():
-        outputs = flatten(model(*arguments))
+        result = model(*arguments)
     found = [tensor.clone() for tensor in buffers.read()]
     buffers.set_back()
-    return [*outputs, *found]
+    return result, found
+
+
+def run_forward(
+    model: nn.Module, arguments: Sequence[Any], updates: Sequence[str], written: Sequence[int] = ()
+) -> list[torch.Tensor]:
+    """The tensors that forward returns, those it leaves in the buffers that it updates, and the arguments that it writes to.
+
+    `written` has the numbers of those among the arguments that are tensors. The buffers stay as they were.
+    """
+    result, found = run_whole(model, arguments, updates)
+    tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+    return [*flatten(result), *found, *flatten([tensors[number] for number in written])]
 
 
 def find_updates(model: nn.Module, forward: Callable[[], Any]) -> tuple[Any, dict[str, torch.Tensor]]:

@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.module import Reference, flatten
+from tritonsmith.evaluator.reference.structure import Structure, describe
 from tritonsmith.evaluator.reference.updates import find_updates, run_forward
 from tritonsmith.evaluator.schema import PrecisionClass
 
@@ -129,6 +130,8 @@ class WatchedForward:
     """What forward returns, then the buffers that it updates."""
     updates: tuple[str, ...]
     precision: PrecisionClass
+    structure: Structure
+    """How what forward returns is nested."""
 
 
 def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) -> WatchedForward:
@@ -153,14 +156,16 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
             _EQUAL if kept else 0.0,
         )  # fmt: skip
     else:
-        updates, outputs = tuple[str, ...](), flatten(forward())
+        result = forward()
+        updates, outputs = tuple[str, ...](), flatten(result)
         # initial states that are drawn leave no trace after some hundred steps, and a counter none at all; other draws and states do
         why = _BY_CHANCE.format(", ".join(watch.random)) if watch.random else _say_kept(before.list_changed())
         if why:
             _require_repetition(
                 outputs, lambda: flatten(reference.forward(model, arguments)), lambda: reference.refuse_forward(why), _EQUAL
             )
-    return WatchedForward(outputs, updates, find_class(arguments, model.state_dict().values(), outputs, watch))
+    precision = find_class(arguments, model.state_dict().values(), outputs, watch)
+    return WatchedForward(outputs, updates, precision, describe(result))
 
 
 def _say_kept(names: list[str]) -> str:

@@ -89,6 +89,11 @@ class Replay:
                     self.results = [self._decode_tensor(spec, f"output {n}") for n, spec in enumerate(event["results"])]
         return interpreted, counter
 
+    def write_inputs(self, block: torch.Tensor) -> None:
+        """Put the inputs, as the forward leaves them, back into the block of input slots."""
+        for start, storage in self._inputs:
+            block[start : start + storage.nbytes()] = torch.empty(0, dtype=torch.uint8).set_(storage)
+
     def list_fixed_kernels(self) -> list[str]:
         """Names of launched kernels whose constants no tuner chooses: they must be compiled with the constants that they ran with."""
         names = {str(event["name"]) for event in self._trace.events if event["kind"] == "launch"}
@@ -261,6 +266,7 @@ class ReplayServer:
         try:
             interpreted, library = replay.run(request["order"], request["seed"], request["patience"])
             self._deliver(replay.results)
+            replay.write_inputs(self._inputs)
         except Refused as refusal:
             return {"status": Status.CHEATING.value, "message": str(refusal)}
         except Unreplayable as problem:

@@ -46,6 +46,8 @@ class Baselines:
         self._failed: dict[int, Exception] = {}
         self._buffers = UpdatedBuffers(self._model, updates)
         self._called = False
+        self.returned: Any = None
+        """Nobody asks how the reference's result is nested here."""
         self.load_weights(Path(weights))
         for mode in build:
             try:

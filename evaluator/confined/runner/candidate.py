@@ -31,6 +31,9 @@ _REPORTED_KINDS = 100
 class Subject(Protocol):
     """What a runner serves: one call, new weights, and the facts of one forward."""
 
+    returned: Any
+    """What the last forward returned, as it is; None once it is delivered."""
+
     def call(self, arguments: list[Any], mode: int) -> Any:
         """What one forward returns."""
         ...
@@ -87,6 +90,7 @@ class _Candidate:
         self.model = self._to_device(model.train(state.train))
         self._state = state
         self._buffers: UpdatedBuffers | None = None
+        self.returned: Any = None
         self._called = False
         """Whether a call has left something in the buffers."""
         self.load_weights(weights)
@@ -102,10 +106,12 @@ class _Candidate:
     def _run(self, arguments: list[Any]) -> list[torch.Tensor]:
         """What forward returns, taken apart, then the buffers as it leaves them."""
         if self._buffers is None:
-            return flatten(self.model(*arguments))
+            self.returned = result = self.model(*arguments)
+            return flatten(result)
         self.set_back()
         self._called = True
-        return [*flatten(self.model(*arguments)), *self._buffers.read()]
+        self.returned = result = self.model(*arguments)
+        return [*flatten(result), *self._buffers.read()]
 
     def set_back(self) -> None:
         """Give the buffers the values that each call starts from; nothing to do where no call has changed them."""

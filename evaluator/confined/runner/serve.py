@@ -27,6 +27,7 @@ from tritonsmith.evaluator.confined.runner.faults import CandidateFault, classif
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.reference.precision import set_tf32
+from tritonsmith.evaluator.reference.structure import describe
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 
 
@@ -170,8 +171,10 @@ class RunnerServer:
             with torch.no_grad():
                 self.deliver(self._result)
                 self.subject.set_back()  # now, so that no timed call does it
-            self._result = None
+            self._result = self.subject.returned = None
             self._sync()
+        elif command is Command.STRUCTURE:
+            self.report({"event": "structure", "nonce": nonce, "structure": describe(self.subject.returned).as_plain()})
         elif command is Command.EMPTY:
             self._record(self._start, self._stream)
             self._record(self._stop, self._stream)

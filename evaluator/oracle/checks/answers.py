@@ -11,9 +11,10 @@ from tritonsmith.evaluator.oracle.checks.batch import cut_outputs
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats
 from tritonsmith.evaluator.oracle.checks.inputs import perturb_last_place
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
-from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter
+from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter, equal_bits
 from tritonsmith.evaluator.oracle.checks.memory import OraclePlace
 from tritonsmith.evaluator.oracle.checks.undecided import settle_undecided
+from tritonsmith.evaluator.oracle.checks.written import as_real, find_disturbed
 from tritonsmith.evaluator.schema import PrecisionClass
 
 Tensors = list[torch.Tensor]
@@ -75,6 +76,26 @@ class Answers:
             factors = self._batch.rms_factor, self._batch.max_factor
             errors = {precision: error.scale_errors(*factors) for precision, error in errors.items()}
         return ReferenceErrors(errors, moved_meter.finish() if moved_meter else None, finite)
+
+    def list_left(self, got: Sequence[torch.Tensor]) -> frozenset[int]:
+        """Numbers of the results that are inputs which the reference writes to and these results leave as they were, bit by bit."""
+        return frozenset(number for number, place in self._list_written(got) if equal_bits(got[number], as_real(self._tensors[place])))
+
+    def find_disturbed(self, got: Sequence[torch.Tensor]) -> tuple[int, tuple[int, ...]] | None:
+        """The first result, and an element of it, that the oracle leaves as it was in the inputs and these results do not."""
+        written = self._list_written(got)
+        for first, tensors in self._cut() if written else ():
+            oracle = self._compute(tensors)
+            ours = cut_outputs(got, first, oracle)
+            for number, place in written:
+                found = find_disturbed(as_real(tensors[place]), oracle[number], ours[number])
+                if found is not None:
+                    return number, (found[0] + first, *found[1:]) if found else found
+        return None
+
+    def _list_written(self, got: Sequence[torch.Tensor]) -> list[tuple[int, int]]:
+        """Numbers of the results that are inputs, each with the input's number."""
+        return list(enumerate(self._loaded.written, start=len(got) - len(self._loaded.written)))
 
     def _cut(self) -> Iterator[tuple[int, Tensors]]:
         """The inputs of each part, with the number of its first row."""

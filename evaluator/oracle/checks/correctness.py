@@ -231,6 +231,8 @@ class Trial:
     """Whether the author may not learn what these inputs were like."""
     blurred: bool = False
     """Whether the reference's own rounding hides what is right on these inputs."""
+    left: frozenset[int] = frozenset()
+    """Numbers of the results that are inputs which the reference writes to and the candidate left as they were."""
 
     def own(self, asked: PrecisionClass) -> ErrorStats:
         """The reference's error in the arithmetic that it has in a class."""

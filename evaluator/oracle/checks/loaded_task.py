@@ -9,7 +9,7 @@ import re
 import secrets
 import shutil
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, spec_of
+from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, list_results, spec_of
 from tritonsmith.evaluator.channel.strides import distinct, read_order
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
@@ -25,6 +25,7 @@ from tritonsmith.evaluator.oracle.checks.batch import Batch
 from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range, redraw
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
 from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, OraclePlace
+from tritonsmith.evaluator.oracle.checks.written import find_written, name_inputs
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
@@ -118,14 +119,17 @@ class LoadedTask:
         self.in_float64 = InFloat64()  # around a forward of `model64`
         self._draw_weights()
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
-        before = [tensor.clone() for tensor in tensors]
+        before, versions = [tensor.clone() for tensor in tensors], [tensor._version for tensor in tensors]
         shown = run_watched(self.reference, self.model, arguments)
         self.updates = shown.updates  # names of the buffers whose values after a call are its last outputs
+        self.structure = shown.structure
+        self.written = find_written(tensors, before, versions)  # numbers of inputs whose values after a call are results too
+        self.input_names = name_inputs(self.model, self.is_tensor)
         self.task = task = in_found_class(task, shown.precision)
         self.arithmetic = Arithmetic.of(task.precision, shown.precision, (*tensors, *self.model.state_dict().values(), *shown.outputs))
-        self.changes_inputs = any(not torch.equal(after, original) for after, original in zip(tensors, before, strict=True))
         self._in_unit_range = _refuses_other_ranges(self, before)
         self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, shown.outputs)))
+        self.results = tuple(map(spec_of, list_results(shown.outputs, tensors, self.written)))
         self.block = SharedBlock(self.layout.input_bytes, device)
         self.block.tensor.fill_(0xFF)  # what lies between elements and between tensors belongs to no input
         self.slots = self.layout.views(self.block.tensor, self.layout.inputs)
@@ -136,18 +140,12 @@ class LoadedTask:
             path.chmod(0o644)  # runners of the pool, which are another user, find them in the folder
         self.setup = RunnerSetup(
             device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, self.arithmetic.tf32,
-            train=task.mode == "train", updates=self.updates, orders=tuple(map(read_order, shown.outputs)),
+            train=task.mode == "train", updates=self.updates, written=self.written, orders=tuple(map(read_order, shown.outputs)),
         )  # fmt: skip
         self.mark: Path | None = None  # a file that exists while something is measured
         self.code: Callable[[str], Path | None] = lambda sha: None  # a file with what the text of that digest compiles to
         self.compile_request = folder / "compile.pkl"
-        self.compile_request.write_bytes(pickle.dumps(self._compile_arguments()))
-
-    def _compile_arguments(self) -> dict[str, Any]:
-        specs = iter([spec if spec.strides or spec.offset else (spec.shape, spec.dtype) for spec in self.layout.inputs])
-        values = [next(specs) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
-        asked = {"overrides": {}, "train": self.task.mode == "train", "tf32": self.arithmetic.tf32}
-        return asked | {"init": self.reference.init_inputs(), "inputs": values}
+        self.compile_request.write_bytes(pickle.dumps(_list_compile_arguments(self)))
 
     def _draw_weights(self, *, moved: bool = False) -> None:
         self.model: nn.Module = self.reference.build(fresh_seed())
@@ -210,9 +208,9 @@ class LoadedTask:
         self.sync()
 
     def find_changed(self, tensors: list[torch.Tensor]) -> int | None:
-        """Index of the first input slot whose content differs from `tensors`; None when all are as they were placed."""
+        """Number of the first input slot that forward should leave alone and whose content differs from `tensors`; None for none."""
         for number, (slot, tensor) in enumerate(zip(self.slots, tensors, strict=True)):
-            if not equal_bits(distinct(slot), distinct(tensor, slot)):
+            if number not in self.written and not equal_bits(distinct(slot), distinct(tensor, slot)):
                 return number
         return None
 
@@ -221,25 +219,28 @@ class LoadedTask:
         if self.device == "cuda":
             torch.cuda.synchronize()
 
-    def fill_arguments(self, tensors: list[torch.Tensor]) -> list[Any]:
+    def fill_arguments(self, tensors: Sequence[Any]) -> list[Any]:
         """Forward's arguments: these tensors, and the others as they are."""
         left = iter(tensors)
         return [next(left) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The reference in float64, where the plan has it computed."""
-        device = self.oracle_device
-        doubled = [tensor.to(device, torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True) for tensor in tensors]
         with self.in_float64():
-            return run_forward(self.model64, self.fill_arguments(doubled), self.updates)
+            return run_forward(self.model64, self.fill_arguments(self.widen(tensors)), self.updates, self.written)
+
+    def widen(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """Copies in float64 where the plan has the oracle computed; whole numbers stay such."""
+        device = self.oracle_device
+        return [tensor.to(device, torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True) for tensor in tensors]
 
     def output_shapes(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
-        """Tensors without values in the shapes of the outputs; `dtype` stands for that of floating ones."""
-        own = [(spec.shape, getattr(torch, spec.dtype)) for spec in self.layout.outputs]
+        """Tensors without values in the shapes of the results; `dtype` stands for that of floating ones."""
+        own = [(spec.shape, getattr(torch, spec.dtype)) for spec in self.results]
         return [torch.empty(shape, dtype=(dtype if kind.is_floating_point else None) or kind, device="meta") for shape, kind in own]
 
     def reference_outputs(self, tensors: list[torch.Tensor], precision: PrecisionClass) -> list[torch.Tensor]:
-        """What the reference itself returns when it computes in the given class, in the outputs' own types."""
+        """What the reference itself leaves when it computes in the given class, in the results' own types."""
         set_tf32(precision is PrecisionClass.TF32)
         model, inputs = self.model, [tensor.clone() for tensor in tensors]
         if precision is PrecisionClass.HALF and not self.arithmetic.half:
@@ -250,9 +251,9 @@ class LoadedTask:
             for parameter in model.parameters():
                 parameter.data = round_to_tf32(parameter.data)
             inputs = [round_to_tf32(tensor) for tensor in inputs]
-        outputs = run_forward(model, self.fill_arguments(inputs), self.updates)
+        outputs = run_forward(model, self.fill_arguments(inputs), self.updates, self.written)
         set_tf32(False)
-        return [output.to(getattr(torch, spec.dtype)) for output, spec in zip(outputs, self.layout.outputs, strict=True)]
+        return [output.to(getattr(torch, spec.dtype)) for output, spec in zip(outputs, self.results, strict=True)]
 
     def runner(self, kernel: KernelText, environment: dict[str, str] | None = None) -> RunnerHandle:
         """A runner for this candidate: the one that has waited longest, where one does."""
@@ -284,6 +285,12 @@ class LoadedTask:
         self.slots = []
         self.block.close()
         self._folder.cleanup()
+
+
+def _list_compile_arguments(loaded: LoadedTask) -> dict[str, Any]:
+    specs = [spec if spec.strides or spec.offset else (spec.shape, spec.dtype) for spec in loaded.layout.inputs]
+    asked = {"overrides": {}, "train": loaded.task.mode == "train", "tf32": loaded.arithmetic.tf32}
+    return asked | {"init": loaded.reference.init_inputs(), "inputs": loaded.fill_arguments(specs)}
 
 
 def _refuses_other_ranges(loaded: LoadedTask, tensors: list[torch.Tensor]) -> bool:

@@ -85,9 +85,10 @@ def _make_plan(loaded: LoadedTask, after: MemoryPlan | None, *, timed: bool) -> 
 def _count_needs(loaded: LoadedTask, peak: float) -> Needs:
     layout = loaded.layout
     floating = [spec.dtype for spec in (*layout.inputs, *layout.outputs) if getattr(torch, spec.dtype).is_floating_point]
+    written = sum(map(spec_bytes, loaded.results[len(layout.outputs) :]))  # inputs that are results as well
     narrowest = min((getattr(torch, name).itemsize for name in floating), default=8)
     return Needs(
-        inputs=float(layout.input_bytes), outputs=float(layout.output_bytes), weights=float(loaded.weight_bytes), peak=peak,
+        inputs=float(layout.input_bytes), outputs=float(layout.output_bytes + written), weights=float(loaded.weight_bytes), peak=peak,
         wide=8.0 / narrowest, classes=len(loaded.arithmetic.classes),
     )  # fmt: skip
 

@@ -6,7 +6,7 @@ import math
 import re
 import secrets
 import time
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple, Protocol
 
@@ -26,6 +26,7 @@ from tritonsmith.evaluator.oracle.checks.correctness import (
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS, InputKind
 from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
+from tritonsmith.evaluator.oracle.checks.structure import StructureCheck
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status, TensorSpec
 
@@ -55,6 +56,11 @@ class TrialLog:
 
     loaded: LoadedTask
     trials: list[Trial] = field(default_factory=list)
+    inputs: list[torch.Tensor] = field(default_factory=list)
+    """Those of the last call, where the reference writes to some."""
+
+    def __post_init__(self) -> None:
+        self.structure = StructureCheck(self.loaded)
 
     @property
     def correctness(self) -> Correctness | None:
@@ -73,6 +79,8 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
     trial = worst_trial(trials, asked)
     worst, own = trial.candidate, trial.own(asked)
     place = f"output {worst.worst_tensor} at index {list(worst.worst_index)}"
+    if worst.worst_tensor in trial.left:
+        return f"forward does not write to output {worst.worst_tensor}, the reference does"
     expected, actual = worst.worst_expected, worst.worst_actual
     if trial.hidden:
         return f"right on inputs like the task's own, wrong on others of the same shapes: the worst place is {place}"
@@ -98,8 +106,8 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
 
 
 def snapshot(runner: RunnerHandle) -> list[torch.Tensor]:
-    """The output slots as they are now."""
-    return [slot.clone() for slot in runner.outputs]
+    """The outputs, and the inputs that the reference writes to, as they are now."""
+    return [slot.clone() for slot in runner.results]
 
 
 def same_bits(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
@@ -107,9 +115,10 @@ def same_bits(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
     return all(equal_bits(a, b) for a, b in zip(first, second, strict=True))
 
 
-def run_and_deliver(runner: RunnerHandle, mode: int, timeout: float) -> None:
-    """One call and its results in the slots. Raises RunnerFault."""
+def run_and_deliver(runner: RunnerHandle, mode: int, timeout: float, called: Callable[[], object] = lambda: None) -> None:
+    """One call and its results in the slots; `called` is called in between. Raises RunnerFault."""
     runner.command(Command.CALL, mode, timeout=timeout)
+    called()
     runner.command(Command.DELIVER, timeout=timeout)
 
 
@@ -155,7 +164,8 @@ def ask(log: TrialLog, runner: RunnerHandle, question: Question, mode: int, time
     Raises RunnerFault for a failed call or changed inputs; accuracy is judged over all trials by `require_accurate`.
     """
     loaded, kind = log.loaded, question.kind
-    got = fresh_call(loaded, runner, question.tensors, mode, timeout)
+    got = fresh_call(loaded, runner, question.tensors, mode, timeout, lambda: log.structure.look(runner, timeout))
+    log.inputs = question.tensors if loaded.written else []
     try:
         expected = question.expect(log.trials)
     except UNDEFINED as error:
@@ -165,6 +175,8 @@ def ask(log: TrialLog, runner: RunnerHandle, question: Question, mode: int, time
     trial = expected.trial(got)  # nothing that a candidate wrote may end in that exception
     if kind == "own" or _can_tell(log, trial, KINDS[kind]):
         log.trials.append(trial)
+        require_undisturbed(trial, expected, got)
+    log.structure.finish(question.tensors)
     return got
 
 
@@ -191,13 +203,19 @@ def _can_tell(log: TrialLog, trial: Trial, kind: InputKind) -> bool:
     return own.exact and not (indices and kind.ties) and not trial.blurred
 
 
-def fresh_call(loaded: LoadedTask, runner: RunnerHandle, tensors: list[torch.Tensor], mode: int, timeout: float) -> list[torch.Tensor]:
-    """Place the inputs, poison the outputs, call, deliver. Raises RunnerFault for a failed call or changed inputs."""
+def fresh_call(
+    loaded: LoadedTask, runner: RunnerHandle, tensors: list[torch.Tensor], mode: int, timeout: float,
+    called: Callable[[], object] = lambda: None,
+) -> list[torch.Tensor]:  # fmt: skip
+    """Place the inputs, poison the outputs, call, deliver; `called` comes ahead of the delivery.
+
+    Raises RunnerFault for a failed call or changed inputs.
+    """
     loaded.place(tensors)
     runner.poison()
     _poison_whole_numbers(runner)
     loaded.sync()
-    run_and_deliver(runner, mode, timeout)
+    run_and_deliver(runner, mode, timeout, called)
     got = snapshot(runner)
     require_unchanged(loaded, tensors)
     return got
@@ -221,7 +239,8 @@ class Expected(NamedTuple):
 
     def trial(self, got: list[torch.Tensor]) -> Trial:
         """The trial that these outputs make."""
-        return Trial(self.answers.measure(got), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred)
+        left = self.answers.list_left(got)
+        return Trial(self.answers.measure(got), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred, left=left)
 
 
 def judge_outputs(
@@ -287,9 +306,17 @@ def _count_largest(specs: Sequence[TensorSpec]) -> int:
 
 def require_unchanged(loaded: LoadedTask, tensors: list[torch.Tensor]) -> None:
     """Raises RunnerFault(cheating) when forward changed an input that the reference leaves alone."""
-    changed = None if loaded.changes_inputs else loaded.find_changed(tensors)
+    changed = loaded.find_changed(tensors)
     if changed is not None:
-        raise RunnerFault(Status.CHEATING, f"forward changed its input {changed}; the reference does not")
+        raise RunnerFault(Status.CHEATING, f"forward changed its {loaded.input_names[changed]}; the reference does not")
+
+
+def require_undisturbed(trial: Trial, expected: Expected, got: list[torch.Tensor]) -> None:
+    """Raises RunnerFault(inaccurate) when forward changed elements of an input that the reference writes to in other places only."""
+    found = expected.answers.find_disturbed(got)
+    if found is not None:
+        where = "" if trial.hidden else f" at index {list(found[1])}"
+        raise RunnerFault(Status.INACCURATE, f"forward changed output {found[0]}{where}, where the reference leaves it as it was")
 
 
 def reference_errors(loaded: LoadedTask, answers: Answers) -> dict[PrecisionClass, ErrorStats]:
@@ -306,16 +333,18 @@ def require_no_race(races: Iterable[object]) -> None:
 def require_settled(runner: RunnerHandle, got: list[torch.Tensor]) -> None:
     """Raises RunnerFault(cheating) when the outputs change after the call was answered."""
     time.sleep(_LATE_WRITE_SECONDS)
-    if not same_bits(got, runner.outputs):
+    if not same_bits(got, runner.results):
         raise RunnerFault(Status.CHEATING, "the outputs changed after forward had returned")
 
 
-def repeat_bitwise(runner: RunnerHandle, got: list[torch.Tensor], calls: int, timeout: float) -> int:
-    """How many of `calls` further launches on the same inputs give other bits."""
+def repeat_bitwise(log: TrialLog, runner: RunnerHandle, got: list[torch.Tensor], calls: int, timeout: float) -> int:
+    """How many of `calls` further launches on the inputs of the last call give other bits."""
     differing = 0
     for _ in range(calls):
+        if log.inputs:
+            log.loaded.place(log.inputs)
         runner.poison()
         torch.cuda.synchronize()
         run_and_deliver(runner, 0, timeout)
-        differing += not same_bits(got, runner.outputs)
+        differing += not same_bits(got, runner.results)
     return differing

@@ -10,7 +10,7 @@ from typing import Any, NoReturn
 import torch
 
 from tritonsmith.evaluator.channel.doorbell import LineReader
-from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
+from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots, list_results
 from tritonsmith.evaluator.channel.trace import TRACE_BYTES, copy_trace
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.handles.process import IMPORT_SECONDS
@@ -92,7 +92,7 @@ class Replayer:
         self._begun = time.monotonic()
 
     def finish(self, seconds: float) -> tuple[list[torch.Tensor], dict[str, Any]]:
-        """Outputs and report of the call that was begun, within so many seconds of that.
+        """Results and report of the call that was begun, within so many seconds of that.
 
         Raises RunnerFault where it is not possible or refused.
         """
@@ -100,7 +100,9 @@ class Replayer:
         if report is None:
             self._raise_lost("while it did a call again", seconds)
         self._require_ok(report)
-        return [view.clone() for view in self._setup.layout.views(self._outputs.tensor, self._setup.layout.outputs)], report
+        layout = self._setup.layout
+        outputs, inputs = layout.views(self._outputs.tensor, layout.outputs), layout.views(self._inputs.tensor, layout.inputs)
+        return [view.clone() for view in list_results(outputs, inputs, self._setup.written)], report
 
     def abandon(self) -> None:
         """End the process in the middle of a call that nobody will ask for."""

@@ -11,7 +11,7 @@ from types import TracebackType
 from typing import Any
 
 from tritonsmith.evaluator.channel.doorbell import Command
-from tritonsmith.evaluator.channel.slots import Layout, SharedBlock
+from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, list_results
 from tritonsmith.evaluator.channel.trace import TRACE_BYTES
 from tritonsmith.evaluator.errors import StatusFault
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -48,6 +48,8 @@ class RunnerSetup:
     """Whether modules are in training mode."""
     updates: tuple[str, ...] = ()
     """The reference's names of buffers whose values after a call are its last outputs."""
+    written: tuple[int, ...] = ()
+    """Numbers of the inputs that the reference writes to."""
     orders: tuple[list[int] | None, ...] = ()
     """How each output of the reference lies in memory, as `read_order` says it."""
 
@@ -72,6 +74,8 @@ class RunnerHandle:
         self._ready = False
         self.block = SharedBlock(setup.layout.output_bytes, setup.device)
         self.outputs = setup.layout.views(self.block.tensor, setup.layout.outputs)
+        self.results = list_results(self.outputs, setup.layout.views(setup.inputs.tensor, setup.layout.inputs), setup.written)
+        """The output slots, then the slots of inputs that the reference writes to."""
         # without a card, what forward did is written here to be done again by another process
         self.trace = SharedBlock(TRACE_BYTES, "cpu") if setup.device == "cpu" and role == "candidate" else None
         if process is None:
@@ -190,12 +194,20 @@ class RunnerHandle:
 
     def facts(self, timeout: float) -> dict[str, Any]:
         """The runner's own report of what one forward launches. Raises RunnerFault."""
-        self.command(Command.FACTS, timeout=timeout)
-        message = self._read_answer(10.0)
-        if message is None or message.get("event") != "facts" or not isinstance(message.get("facts"), dict):
-            raise RunnerFault(Status.CRASHED, "the runner sent no readable facts")
-        facts: dict[str, Any] = message["facts"]
+        facts: dict[str, Any] = self._ask(Command.FACTS, "facts", dict, timeout)
         return facts
+
+    def describe_result(self, timeout: float) -> list[Any]:
+        """How what the last call returned is nested, as the runner says it; ahead of the delivery. Raises RunnerFault."""
+        described: list[Any] = self._ask(Command.STRUCTURE, "structure", list, timeout)
+        return described
+
+    def _ask(self, command: Command, name: str, kind: type, timeout: float) -> Any:
+        self.command(command, timeout=timeout)
+        message = self._read_answer(10.0)
+        if message is None or message.get("event") != name or not isinstance(message.get(name), kind):
+            raise RunnerFault(Status.CRASHED, f"the runner sent no readable {name}")
+        return message[name]
 
     def poison(self) -> None:
         """Fill the output slots so that an element that is never written shows: NaN for floats, -1 for integers."""
@@ -204,7 +216,7 @@ class RunnerHandle:
     def close(self) -> None:
         """Kill the process and give its slots back."""
         self.process.close()
-        self.outputs = []
+        self.outputs, self.results = [], []
         self.block.close()
         if self.trace:
             self.trace.close()

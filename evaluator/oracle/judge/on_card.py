@@ -242,7 +242,7 @@ class CardJudge:
             asked[kind] += 1
             log.require_accurate()
         require_settled(runner, got)
-        return self._variation.look(repeat_bitwise(runner, got, _REPEATS[profile], self._limit), _REPEATS[profile], kernel.text)
+        return self._variation.look(repeat_bitwise(log, runner, got, _REPEATS[profile], self._limit), _REPEATS[profile], kernel.text)
 
     def _further_sessions(self, kernel: KernelText, profile: str, strongest: str) -> list[TimingSession]:
         """Measure against the strongest baseline again, with other processes, weights and inputs. Raises RunnerFault."""

@@ -67,7 +67,7 @@ class Witness:
             runner.command(Command.DELIVER, timeout=limit)
         except (RunnerFault, InfrastructureError):
             return None
-        if not self._session.changes_inputs:  # else its inputs are what several forwards made of them
+        if not self._session.written:  # else its inputs are what several forwards made of them
             trial = judge_outputs(self._session, self._tensors, snapshot(runner))
             if not accepted(reached_class([trial]), self._session.task.precision):
                 raise RunnerFault(Status.CHEATING, "the forward that was profiled gave a wrong result, the checked calls did not")

@@ -149,9 +149,9 @@ class BaselineProcess:
         return self._slots
 
     @property
-    def outputs(self) -> list[torch.Tensor]:
+    def results(self) -> list[torch.Tensor]:
         """The results of the last call of a baseline, until its next one."""
-        return self.runner.outputs
+        return self.runner.results
 
     def close(self) -> None:
         """End the process and give its slots back."""

@@ -84,7 +84,7 @@ class TimingSession:
         self.notes: list[str] = []
         self._calls = 0
         self._inputs = Inputs(timer.session)
-        self._outputs = [torch.empty_like(slot) for slot in runner.outputs]
+        self._outputs = [torch.empty_like(slot) for slot in runner.results]
         self._screens = {name: Screen() for name in names}
         self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
         """By baseline: the candidate's calls and the baseline's, pair by pair."""
@@ -228,7 +228,7 @@ class TimingSession:
             return tensors
 
         def copy_outputs() -> None:  # now: what is written later comes too late
-            for copy, slot in zip(self._outputs, self.runner.outputs, strict=True):
+            for copy, slot in zip(self._outputs, self.runner.results, strict=True):
                 copy.copy_(slot)
 
         sample = self.timer.time_call(self.runner, draw_and_keep, self.limit, delivered=copy_outputs)
@@ -321,7 +321,7 @@ class _Pairs:
 
     def _compare(self) -> None:
         assert self._candidate is not None
-        distances = measure_distances(self._candidate[2], self._session.timer.baselines.outputs)
+        distances = measure_distances(self._candidate[2], self._session.timer.baselines.results)
         if not self._screen.is_usual(distances) or secrets.randbelow(self._session.outputs_per_oracle) == 0:
             self._session._judge(*self._candidate)
             self._screen.accept(distances)

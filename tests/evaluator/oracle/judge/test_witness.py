@@ -48,7 +48,7 @@ class Process:
 
     def __init__(self, session: LoadedTask, setup: Any, factor: float, fault: Exception | None) -> None:
         self.session, self.inputs, self.factor, self.fault = session, setup.inputs, factor, fault
-        self.outputs = [torch.empty(6, 8)]
+        self.results = [torch.empty(6, 8)]
         self.done: list[str] = []
 
     def begin(self, kernel: KernelText, code: Path | None) -> None:
@@ -65,10 +65,10 @@ class Process:
         self.done.append(command.name)
         if command is Command.DELIVER:
             (x,) = self.session.layout.views(self.inputs.tensor, self.session.layout.inputs)
-            self.outputs[0].copy_(x * self.session.model.get_parameter("scale").detach() * self.factor)
+            self.results[0].copy_(x * self.session.model.get_parameter("scale").detach() * self.factor)
 
     def poison(self) -> None:
-        self.outputs[0].fill_(float("nan"))
+        self.results[0].fill_(float("nan"))
         self.done.append("poison")
 
     def facts(self, timeout: float) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class Process:
     def __init__(self) -> None:
         self.asked: list[Any] = []
         self.fault: RunnerFault | None = None
-        self.outputs = ["result"]
+        self.results = ["result"]
 
     def begin(self, **config: Any) -> None:
         self.asked.append(("begin", config["build"]))
@@ -66,7 +66,7 @@ def test_the_faster_setting_of_each_baseline_is_kept(started: tuple[BaselineProc
     baselines.choose_modes(lambda mode: float(mode != mode_number("eager", True)))
     assert baselines.modes == {"eager": mode_number("eager", True), "compile": mode_number("compile", False)}
     assert process.asked[1:] == [(Command.CALL, mode) for mode in settings] and baselines.undecided == ()
-    assert baselines.owns(cast(Any, process)) and baselines.inputs == ["slot"] and baselines.outputs == ["result"]
+    assert baselines.owns(cast(Any, process)) and baselines.inputs == ["slot"] and baselines.results == ["result"]
     baselines.close()
     assert not baselines.is_running and process.asked[-2:] == ["close", "block closed"] and baselines.inputs == []
 

@@ -91,8 +91,8 @@ class Timer:
 
     def __init__(self, wrong: Iterable[int], void: Iterable[int]) -> None:
         self.wrong, self.void = set(wrong), set(void)
-        self.baselines = SimpleNamespace(outputs=[])
-        self.outputs: list[torch.Tensor] = []
+        self.baselines = SimpleNamespace(results=[])
+        self.results: list[torch.Tensor] = []
         self.calls = 0
         self.seen: list[float] = []
         self.session = cast(Any, None)
@@ -102,12 +102,12 @@ class Timer:
         for _ in range(2 if self.calls in self.void else 1):
             tensors = draw()
             self.seen.append(float(tensors[0][0]))
-        self.outputs = [tensors[0] * (1.999 if self.calls in self.wrong else 2.0)]
+        self.results = [tensors[0] * (1.999 if self.calls in self.wrong else 2.0)]
         delivered()
         return Sample(1.0, 1.0)
 
     def time_baseline(self, name: str, draw: Any, limit: float) -> Sample:
-        self.baselines.outputs = [draw()[0] * 2.0 + 1e-6]
+        self.baselines.results = [draw()[0] * 2.0 + 1e-6]
         return Sample(1.0, 1.0)
 
 

@@ -57,7 +57,7 @@ def session_of(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(TimingSession, "_call", lambda self, draw: (own, [], []))
         monkeypatch.setattr(TimingSession, "_judge", lambda self, *call: None)
         monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.session.Inputs", lambda session: SimpleNamespace(next=list))
-        runner = SimpleNamespace(outputs=[], process=SimpleNamespace(run_on=lambda processors: None, kill=lambda: None))
+        runner = SimpleNamespace(results=[], process=SimpleNamespace(run_on=lambda processors: None, kill=lambda: None))
         return TimingSession(cast(Any, Timer(baseline_ms)), cast(Any, runner), "strict", 1.0, names)
 
     return made
