@@ -100,15 +100,6 @@ PRODUCTS = [
     ),
     RegionCase("fp16 convolution", _CONV, "torch.randn(2, 17, 9, 11).half()", init="self.c=nn.Conv2d(17, 6, 3, padding=1).half()"),
     RegionCase(
-        "norms and a softmax over groups of a product's columns",
-        "y = self.n(F.silu(self.a(x)) + self.b); q = self.a(x).view(22, 4, 32); s = (self.c(x) * 0.5).view(22, 8, 16).softmax(-1); "
-        "r = self.d(x).view(2, 11, 64, 2); "
-        "return y, q * torch.rsqrt(q.pow(2).mean(-1, keepdim=True) + 1e-6) * self.w, s, r.amax(-1), r - r.sum(-1, keepdim=True)",
-        "torch.randn(22, 20)",
-        init="self.a, self.c, self.d = nn.Linear(20, 128), nn.Linear(20, 128), nn.Linear(20, 128); self.n = nn.GroupNorm(8, 128); "
-        "self.b, self.w = nn.Parameter(torch.randn(128)), nn.Parameter(torch.randn(32))",
-    ),
-    RegionCase(
         "values that fp16 parts cannot hold",
         "return torch.relu(x@y)",
         "torch.randn(20, 40)*1e6, torch.randn(40, 18)*1e-6",

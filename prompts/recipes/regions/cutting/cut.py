@@ -8,7 +8,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tritonsmith.prompts.recipes.regions.cutting.grouping import find_group, place_source
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
 from tritonsmith.prompts.recipes.regions.cutting.joining import place_parts
 from tritonsmith.prompts.recipes.regions.cutting.order import depends, order_regions
@@ -137,17 +136,6 @@ class CutState:
         self._note(region, value, unravel(variable(OFFSET, value.size), value.shape))
         region.stores.append(value)
 
-    def _find_tile(self, anchor: Anchor, below: list[Anchor]) -> ProductRegion | None:
-        """The product whose tiles have whole groups of what an anchor takes in."""
-        homes = list(dict.fromkeys(self._places[id(one)] for one in below))
-        region = homes[0] if len(homes) == 1 else None
-        if not isinstance(region, ProductRegion) or id(anchor) in self._sharing.apart:
-            return None
-        size = find_group(region.product, anchor)
-        if not size or region.group not in (0, size):
-            return None
-        return region if self._fits(anchor.source, place_source(region.product, anchor), region) else None
-
     def _homes_below(self, value: Tensor) -> list[AnchoredRegion]:
         """The regions whose results a value is made of, each once."""
         return list(dict.fromkeys(self._places[id(one)] for one in list_below(value, self.in_memory)[1]))
@@ -272,12 +260,6 @@ class Cutter(CutState):
         at = anchor_coordinates(anchor)[0]
         if home and (home.space != space or home.split or isinstance(anchor, Scan) or not self._fits(anchor.source, at, home)):
             home = None
-        tile = self._find_tile(anchor, below)
-        if tile is not None:
-            tile.grouped.append(anchor)
-            self._places[id(anchor)] = tile
-            self._note(tile, anchor.source, place_source(tile.product, anchor))
-            return tile
         for one in below:
             if self._places[id(one)] is not home:
                 self._store_results(one, anchor.source)
@@ -358,8 +340,6 @@ class Cutter(CutState):
             found = region.space.find(one.shape) if isinstance(one, Formula) else None
             if isinstance(one, AnchorResult):
                 if one.anchor is anchor:
-                    if isinstance(region, ProductRegion) and anchor is not region.product:
-                        self._sharing.part(anchor)
                     region.stores.append(one)
                     self.homes[id(one)] = region
             elif found and not found[1] and not _is_wider(one) and region in self._homes_below(one) and self._fits(one, found[0], region):

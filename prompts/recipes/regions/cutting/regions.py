@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.cutting.grouping import find_group, place_result
 from tritonsmith.prompts.recipes.regions.cutting.space import (
     ACROSS,
     BATCH,
@@ -131,8 +130,6 @@ class ProductRegion(WorkRegion):
     """A product with the elementwise work on its operands and on its result."""
 
     product: MatrixProduct
-    grouped: list[Anchor] = field(default_factory=list)
-    """Reductions over neighbouring columns of its result."""
     split: bool = False
     twins: tuple[ProductRegion, ProductRegion] | None = None
     """The region at the usual size of the forward's leading axis and at a longer one, where its kernel shall take any size."""
@@ -162,17 +159,12 @@ class ProductRegion(WorkRegion):
     @property
     def anchors(self) -> list[Anchor]:
         """What it does as a whole."""
-        return [self.product, *self.grouped]
-
-    @property
-    def group(self) -> int:
-        """Columns of each group; 0 where it has none."""
-        return find_group(self.product, self.grouped[0]) if self.grouped else 0
+        return [self.product]
 
     @property
     def results(self) -> dict[int, Coordinates]:
         """By anchor: the coordinates of its results."""
-        return {id(self.product): self.space.place} | {id(one): place_result(self.product, one) for one in self.grouped}
+        return {id(self.product): self.space.place}
 
     @property
     def left(self) -> Coordinates:

@@ -8,7 +8,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion,
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recurrence
 from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, Held, Item, LibraryCall, Tensor
+from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, Formula, Held, Item, LibraryCall, Tensor
 
 WHOLE = LibraryCall | Item | Attention | Recurrence | LastCell | Scatter
 """Values that a region gives as a whole."""
@@ -76,8 +76,6 @@ class SharedValues:
         """Values that the first region that computes them stores as well."""
         self.alone: set[int] = set()
         """Values that have a region of their own: no region that computes them could store them."""
-        self.apart: set[int] = set()
-        """Reductions whose numbers another region asks for, so that no tile of a product does them by the way."""
         self.begin_round()
 
     def begin_round(self) -> None:
@@ -90,11 +88,6 @@ class SharedValues:
         self._counted: dict[int, PointwiseRegion] = {}
         self._repeated = 0
         self._distinct: set[int] = set()
-
-    def part(self, anchor: Anchor) -> None:
-        """Have a reduction done in a region of its own from the next round on."""
-        self._changed = True
-        self.apart.add(id(anchor))
 
     def watch(self, region: WorkRegion, computed: Collection[int], stored: Collection[int]) -> None:
         """Note what the last elementwise regions share, if they compute the same again and again.

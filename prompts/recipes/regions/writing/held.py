@@ -78,6 +78,8 @@ def is_held(region: WorkRegion, settings: Settings) -> bool:
     if len(passes) != 2 or passes[1][0]:
         return False
     tiling = choose_tiling(region, settings)
+    if region.space.length <= int(settings["held_block"]):  # one program holds it
+        return False
     return tiling.looped and tiling.layout is RowLayout.ROW and choose_sharing(region, settings) is not None
 
 

@@ -79,7 +79,6 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     crowded = scheme in SPLIT and not ahead and (not kept or has_rim(region))
     most = min(_IN_LOOP, int(settings["block_k"])) if crowded else int(settings["block_k"])
     high, wide = choose_sides(region.product, int(settings["block_m"]), int(settings["block_n"]))
-    wide = max(wide, region.group)
     deep = min(most, fill(depth))
     while deep > _IN_LOOP and -(-depth // deep) * deep > _WASTE * depth:
         deep //= 2

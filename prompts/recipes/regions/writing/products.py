@@ -10,7 +10,6 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE
 from tritonsmith.prompts.recipes.regions.values.indices import ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
-from tritonsmith.prompts.recipes.regions.writing.column_groups import reduce_groups
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter, locate_store
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, watch_places, write_fresh, write_parts
@@ -244,13 +243,12 @@ class ProductWriter:
         """What is done with the sums, and the stores."""
         space = self.region.space
         guards, folded = space.guards, self.region.product.folded
-        shape = _shape_sums(folded, self.region.group)
+        shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
         emitter = TileEmitter(self.arguments, self._in_memory, self.grid.list_bounds(folded), OUTER)
         for line in unfold_sums(self.grid, self.arguments.largest >= _BIG):
             emitter.line(line)
         emitter.outcomes[id(self.region.product), 0] = "total"
         emitter.names["total"] = frozenset((LINE, COLUMN))
-        reduce_groups(self.region, emitter, shape)
         for value in self.region.stores:
             found = space.find(value.shape)
             assert found is not None, "the cut lets no other value in"
@@ -261,13 +259,6 @@ class ProductWriter:
                 pointer = f"tl.broadcast_to({pointer}, {shape})"
             emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
         return emitter.scopes[0].lines
-
-
-def _shape_sums(folded: int, group: int) -> str:
-    """The shape of a tile's sums as the kernel names it: groups of columns have an axis of their own."""
-    if group:
-        return f"(BLOCK_M, BLOCK_N // {group}, {group})"
-    return f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
 
 
 def _find_end(fresh: FreshParts | None, depth: int) -> int:

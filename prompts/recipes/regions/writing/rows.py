@@ -70,7 +70,7 @@ def give_hints(emitter: Emitter, region: RowRegion, tiling: Tiling, last: bool, 
     whole = region.space.rows * region.space.length
     hint = f', eviction_policy="evict_{"first" if last else "last"}"' if several else ""
     emitter.load_hints = {key: hint for key, value in region.reads.items() if value.size >= whole}
-    emitter.store_hint = ', cache_modifier=".cs"' if several and last else ""
+    emitter.store_hint = ', cache_modifier=".cs"' if several and last and region.space.length > 2 * tiling.block else ""
 
 
 class RowWriter:
