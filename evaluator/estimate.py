@@ -57,6 +57,8 @@ _LIBRARY_MEMORY = 0.88
 """Share of the memory's rate that a library's operators reach."""
 _CONVOLUTION, _CONVOLUTION_START = 0.63, 40e-6
 """Share of the peak that a library's convolution reaches, and the seconds that even a small one takes; from two networks."""
+_ATTENTION = 0.5
+"""Share of the peak that a library's attention reaches; measured ones reach 0.36 to 0.84 of it (benchmarks/results/estimates.md)."""
 
 
 @dataclass(frozen=True)
@@ -194,6 +196,8 @@ def _describe_operator(
     work = max(memory, product)
     if "convolution" in name:
         spread, work = LIBRARY_OTHER, max(memory, product / _CONVOLUTION + _CONVOLUTION_START)
+    elif "scaled_dot_product" in name:
+        spread, work = LIBRARY_OTHER, max(memory, product / _ATTENTION)
     elif chain > 1:  # what its launches move stays in the cache, and the time of a short one is in the floor
         spread, work = LIBRARY_CHAIN, max(0.0, work - chain * FLOOR)
     return _Launch(count, TORCH_CALL.middle + (launches - 1) * INNER_CALL, chain * FLOOR, 0.0, work, spread)

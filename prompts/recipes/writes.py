@@ -43,7 +43,7 @@ def refer(node: OpNode) -> str | None:
 
 
 def list_given_writes(nodes: Iterable[OpNode]) -> tuple[str, ...]:
-    """Arguments of forward that it writes to, such as a cache; an activation with `inplace` only saves memory, and is left out."""
+    """Arguments of forward that it writes to, such as a cache."""
     family: dict[str, str] = {}
     """By node that shows elements of an argument: that argument."""
     found: dict[str, None] = {}
@@ -53,7 +53,7 @@ def list_given_writes(nodes: Iterable[OpNode]) -> tuple[str, ...]:
             family[node.name] = node.name
         elif source in family and (name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME) or is_write(node)):
             family[node.name] = family[source]
-            if is_write(node) and not (node.attributes.get("inplace") or node.kwargs.get("inplace")):
+            if is_write(node):
                 found[family[source]] = None
     return tuple(found)
 

@@ -12,7 +12,7 @@ from tritonsmith.prompts.recipes.writes import find_overwritten, list_given_writ
 GIVEN = {
     "return F.relu(x.mul_(2))": ("x",),
     "y = x.view(-1); y[2:4] = 0; z = x.exp(); z += 1; return z": ("x",),
-    "y = F.relu(x, inplace=True); return y + 1": (),
+    "y = F.relu(x, inplace=True); return y + 1": ("x",),
     "y = x.clone(); y += 1; return y": (),
 }
 """By forward: the arguments that it writes to."""
