@@ -238,6 +238,12 @@ def test_parts_are_stored_where_they_are_joined(evaluator: LocalEvaluator) -> No
     assert len(re.findall(r"tl.store\(cat_ptr", text)) == 7
 
 
+def test_a_part_that_forward_returns_too_may_be_stored_later(evaluator: LocalEvaluator) -> None:
+    """What copies it into the whole computes it anew, since its own kernel comes behind that."""
+    joined = "s, c = x.softmax(1), y.cumsum(1); return torch.cat([s, c], 1), s"
+    judge(evaluator, RegionCase("later", joined, "torch.randn(5, 9), torch.randn(5, 9)", arguments="x, y"))
+
+
 def test_few_long_rows_are_shared_by_programs() -> None:
     plan = plan_of("return x / x.norm()", "torch.randn(4, 50000)")
     text = write(plan)

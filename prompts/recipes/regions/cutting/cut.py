@@ -6,6 +6,7 @@ that it gives is stored. A value that several regions would compute from much mo
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
@@ -131,9 +132,12 @@ class CutState:
         region.evaluated |= walk.formulas
         self._sharing.watch(region, fresh, self.homes)
 
-    def fill(self, region: PointwiseRegion, value: Tensor) -> None:
-        """Have a region store a value, element by element."""
-        self._note(region, value, unravel(variable(OFFSET, value.size), value.shape))
+    def fill(self, region: PointwiseRegion, value: Tensor, known: Collection[int]) -> None:
+        """Have a region store a value, element by element, from values that are known to lie in memory ahead of it."""
+        walk = Walk(lambda one: id(one) in known)
+        walk.visit(value, unravel(variable(OFFSET, value.size), value.shape))
+        region.reads |= walk.leaves
+        region.evaluated |= walk.formulas
         region.stores.append(value)
 
     def _homes_below(self, value: Tensor) -> list[AnchoredRegion]:

@@ -14,7 +14,10 @@ _WORTH = {0: 0.0, 1: 0.25, 2: 0.5}
 
 
 def place_parts(
-    regions: Sequence[WorkRegion], homes: dict[int, WorkRegion], asked: Collection[int], note: Callable[[PointwiseRegion, Tensor], None]
+    regions: Sequence[WorkRegion],
+    homes: dict[int, WorkRegion],
+    asked: Collection[int],
+    fill: Callable[[PointwiseRegion, Tensor, Collection[int]], None],
 ) -> list[WorkRegion]:
     """The regions without those that do nothing but join what others have stored.
 
@@ -22,7 +25,7 @@ def place_parts(
         regions: in the order in which forward runs them.
         homes: by value the region that stores it.
         asked: values that forward returns, which lie by themselves.
-        note: has a region store a value.
+        fill: has a region store a value, from others that it may read.
     """
     readers: dict[int, list[WorkRegion]] = {}
     for region in regions:
@@ -60,6 +63,6 @@ def place_parts(
                 continue
             copy = TensorView(shape=part.shape, dtype=part.dtype, name=part.name, source=part, move=lambda at: at, spot=spot)
             rest = PointwiseRegion(size=part.size, name=region.name)
-            note(rest, copy)
+            fill(rest, copy, region.reads)  # a part that another kernel stores may come later
             done.append(rest)
     return done
