@@ -165,6 +165,20 @@ def judge(evaluator: LocalEvaluator, case: RegionCase, **changed: int | str) -> 
     assert verdict.label is (Label.HYBRID if found.plan.calls else Label.KERNEL) and not verdict.facts.races
 
 
+FAR = "w = torch.where(m, (q@k.mT)*0.25, torch.finfo(q.dtype).min); return w.softmax(-1)@v"
+
+
+def test_queries_whose_keys_all_have_the_lowest_number_get_their_mean(evaluator: LocalEvaluator) -> None:
+    """A factor would make that number infinite; other scores are multiplied with it first, which is one operation less."""
+    mask = "(torch.rand(20, 20)>0.5)&(torch.arange(20)!=3)[:, None]"
+    case = RegionCase("far", FAR, f"{', '.join(['torch.randn(1, 2, 20, 16)'] * 3)}, {mask}", arguments="q, k, v, m")
+    assert "- base) * 1.44" in write(read_regions(*describe(case)))
+    judge(evaluator, case, **SMALL)
+    for factor, is_far in (("0.25", False), ("1e5", True), ("s", True)):
+        text = write(plan_of(f"return ((q@k.mT)*{factor}).softmax(-1)@v", f"{heads(32)}, torch.rand(8, 1, 1)", arguments="q, k, v, s"))
+        assert ("- higher) * 1.44" in text or "- base) * 1.44" in text) is is_far
+
+
 @pytest.mark.parametrize("name", QUICK)
 def test_attention_is_right(evaluator: LocalEvaluator, name: str) -> None:
     judge(evaluator, BY_NAME[name], **SMALL)

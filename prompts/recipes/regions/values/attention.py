@@ -6,7 +6,7 @@ import re
 from dataclasses import dataclass
 
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index, count, unravel, variable
-from tritonsmith.prompts.recipes.regions.values.tensors import Formula, LibraryCall, Tensor
+from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, Formula, LibraryCall, Tensor
 
 LEAD, QUERY, KEY, FEATURE, COLUMN = "lead", "m", "n", "d", "c"
 """Variables: the head of a batch, the query, the key, the feature of query and key, the column of a value."""
@@ -105,6 +105,26 @@ def find_factor(score: Tensor, product: Tensor) -> float | None:
     found = _TIMES.fullmatch(score.template) if isinstance(score, Formula) and score.inputs == (product,) else None
     number = float(found[2]) if found else 0.0
     return None if found is None or not number else number if found[1] == "*" else 1.0 / number
+
+
+_NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
+_FAR = 1e4
+"""A score so far from 0 keeps few digits behind the point."""
+
+
+def can_be_far(score: Tensor, product: Tensor) -> bool:
+    """Whether scores can be so far from 0, such as -1e9 where a mask hides, that a factor would round them much, or make them infinite."""
+    extras = list_extras(score, product)
+    todo, seen = [score], {id(product), *(id(one) for one in extras)}
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Formula) and any(float(number) >= _FAR for number in _NUMBER.findall(one.template)):
+            return True
+        todo += one.operands
+    return any(one.dtype in FLOATS for one in extras)
 
 
 def list_extras(score: Tensor, product: Tensor) -> list[Tensor]:

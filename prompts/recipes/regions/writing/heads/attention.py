@@ -10,7 +10,7 @@ import math
 
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import AttentionRegion
-from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, KEY, QUERY, find_factor, list_extras
+from tritonsmith.prompts.recipes.regions.values.attention import COLUMN, KEY, QUERY, can_be_far, find_factor, list_extras
 from tritonsmith.prompts.recipes.regions.values.indices import ravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments
@@ -155,7 +155,8 @@ class AttentionWriter:
         """The weights of the block's keys, with the maximum and the sum so far brought up to date."""
         one, emitter = self.one, self.emitter
         masked = self._is_masked(value)
-        factor = find_factor(value, one.product) if one.softmax and not ragged else None
+        far = one.softmax and can_be_far(one.score, one.product)
+        factor = find_factor(value, one.product) if one.softmax and not ragged and not far else None
         score = "scores" if factor else emitter.read(value, one.find(value, variable(QUERY, one.queries), variable(KEY, one.keys)))
         ragged = ragged and not (one.causal and one.queries <= one.keys)
         if not one.softmax:
@@ -165,13 +166,17 @@ class AttentionWriter:
             emitter.line(f"scores = tl.where(valid, {score}, {_NONE})")
             score = "scores"
         binary = repr((factor or 1.0) * math.log2(math.e))  # scores times this are powers of two
-        emitter.line(f"higher = tl.maximum(most, tl.max({score}, 1, keep_dims=True) * {binary})")
+        emitter.line(f"higher = tl.maximum(most, tl.max({score}, 1, keep_dims=True){'' if far else f' * {binary}'})")
         if masked:
             emitter.line(f"base = tl.where(higher == {_NONE}, 0.0, higher)")
         base = "base" if masked else "higher"
-        raised = f"({base} - 15.0)" if choose_scheme(one.value.dtype, self.settings) == "fp16x3" else base  # 2^15: parts have one scale
-        emitter.line(f"weights = tl.exp2({score} * {binary} - {raised})")
-        emitter.line(f"alpha = tl.exp2(most - {base})")
+        shift = 15.0 if choose_scheme(one.value.dtype, self.settings) == "fp16x3" else 0.0  # 2^15: parts have one scale
+        if far:  # the distance first: it is exact, and finite where the largest number hides all keys
+            emitter.line(f"weights = tl.exp2(({score} - {base}) * {binary}{f' + {shift}' if shift else ''})")
+            emitter.line(f"alpha = tl.exp2((most - {base}) * {binary})")
+        else:
+            emitter.line(f"weights = tl.exp2({score} * {binary} - {f'({base} - {shift})' if shift else base})")
+            emitter.line(f"alpha = tl.exp2(most - {base})")
         emitter.line("total = total * alpha + tl.sum(weights, 1, keep_dims=True)")
         emitter.line("most = higher")
 
