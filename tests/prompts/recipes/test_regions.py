@@ -244,6 +244,13 @@ def test_a_part_that_forward_returns_too_may_be_stored_later(evaluator: LocalEva
     judge(evaluator, RegionCase("later", joined, "torch.randn(5, 9), torch.randn(5, 9)", arguments="x, y"))
 
 
+def test_a_whole_of_parts_takes_any_leading_size() -> None:
+    """The longest leading axis is that at which the whole, not its parts, has 2^31 elements."""
+    joined = "return torch.cat([x.softmax(1), y.cumsum(1)], 1)"
+    text = write(plan_of(joined, "torch.randn(4, 20), torch.randn(4, 20)", arguments="x, y"))
+    assert "torch.empty((batch, 40)" in text and text.count("tl.store(cat_ptr") == 2
+
+
 def test_few_long_rows_are_shared_by_programs() -> None:
     plan = plan_of("return x / x.norm()", "torch.randn(4, 50000)")
     text = write(plan)
