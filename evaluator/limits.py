@@ -7,7 +7,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
-from tritonsmith.evaluator.record import Record
+from tritonsmith.evaluator.plain import Record
 
 _BEYOND = 1.05
 """Share from which on a kernel is called faster than its floor; below, clocks and caches explain it."""

@@ -7,8 +7,7 @@ from typing import Any
 
 from pydantic import Field
 
-from tritonsmith.evaluator.plain import Plain
-from tritonsmith.evaluator.record import Record
+from tritonsmith.evaluator.plain import Plain, Record
 
 
 class TensorSpec(Record):

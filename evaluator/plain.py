@@ -1,4 +1,4 @@
-"""Values of no fixed type, in the form in which a file gives them back: a record that is read equals the one that was written."""
+"""The base of all records, and values of no fixed type in them: a record that is read equals the one that was written."""
 
 from __future__ import annotations
 
@@ -8,8 +8,14 @@ from dataclasses import dataclass
 from enum import Enum
 from typing import Annotated, Any, TypeAlias
 
-from pydantic import GetCoreSchemaHandler
+from pydantic import BaseModel, ConfigDict, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
+
+
+class Record(BaseModel):
+    """Immutable, tolerant of fields from later versions."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore", ser_json_inf_nan="strings")  # JSON has no NaN
 
 
 def make_plain(value: Any) -> Any:

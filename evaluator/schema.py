@@ -14,7 +14,7 @@ from tritonsmith.evaluator.op_node import OpNode as OpNode
 from tritonsmith.evaluator.op_node import TensorSpec as TensorSpec
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
-from tritonsmith.evaluator.record import Record as Record
+from tritonsmith.evaluator.plain import Record as Record
 from tritonsmith.evaluator.work import KernelWork
 
 

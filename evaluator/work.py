@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from pydantic import Field
 
-from tritonsmith.evaluator.record import Record
+from tritonsmith.evaluator.plain import Record
 
 
 class KernelWork(Record):

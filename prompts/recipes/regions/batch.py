@@ -115,7 +115,7 @@ def _list_sizes(region: WorkRegion) -> list[int]:
     """Elements of the tensors of a region, and of the parts of operands that are split in every call."""
     fresh = find_fresh(region).values() if isinstance(region, ProductRegion) else ()
     heads = [count_parts(region.attention)] if isinstance(region, AttentionRegion) else []
-    stored = [one if one.spot is None else one.spot.whole for one in region.stores]
+    stored = (one.holder for one in region.stores)
     return [*(one.size for one in (*stored, *region.reads.values())), *(one.places * one.padded for one in fresh), *heads]
 
 

@@ -214,7 +214,7 @@ class ModuleWriter:
 
     def _add(self, kernel: Kernel, region: WorkRegion) -> str:
         """Add a kernel's text where it is new, what it stores to, and its launch; returns the name that it is launched by."""
-        for value in (one if one.spot is None else one.spot.whole for one in kernel.stores):
+        for value in (one.holder for one in kernel.stores):
             if isinstance(value, Joined) and id(value) in self.variables:
                 continue  # another part of it is there
             name = self.locals.choose(value.name or "result")

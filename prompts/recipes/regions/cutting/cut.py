@@ -10,8 +10,8 @@ from collections.abc import Collection
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
-from tritonsmith.prompts.recipes.regions.cutting.joining import place_parts
 from tritonsmith.prompts.recipes.regions.cutting.order import depends, order_regions
+from tritonsmith.prompts.recipes.regions.cutting.placing import place_parts
 from tritonsmith.prompts.recipes.regions.cutting.regions import (
     AnchoredRegion,
     CallRegion,

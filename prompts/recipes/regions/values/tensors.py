@@ -50,6 +50,11 @@ class Tensor:
         return ()
 
     @property
+    def holder(self) -> Tensor:
+        """The tensor in memory that it is stored in."""
+        return self if self.spot is None else self.spot.whole
+
+    @property
     def size(self) -> int:
         """Its elements."""
         return count(self.shape)

@@ -36,13 +36,28 @@ class SplitPiece:
 
     def place(self, lead: str, row: str, column: str) -> str:
         """Where a high part lies; the low one is `apart` behind it."""
-        shifted = f"({column} - {self.start})" if self.start else column
-        return f"{f'{lead} * {2 * self.apart} + ' if lead else ''}{row} * {self.places} + {shifted}"
+        return f"{f'{lead} * {2 * self.apart} + ' if lead else ''}{row} * {self.places} + {self._shift(column)}"
 
     @property
     def apart(self) -> int:
         """Elements between the high part of a value and its low part."""
         return self.parts.shape[2] * self.places
+
+    @property
+    def of_keys(self) -> bool:
+        """Whether it is one of keys, each of which has a factor; columns of values have one for each block."""
+        return len(self.factors.shape) == len(("heads", "keys"))
+
+    def place_factors(self, lead: str, key: str, block: str, column: str) -> str:
+        """Where the factors of some keys lie, or those of the columns of a block of values."""
+        ahead = f"{lead} * {self.factors.shape[1]} + " if lead else ""
+        if self.of_keys:
+            return f"{ahead}{key}"
+        return f"({ahead}{block}) * {self.places} + {self._shift(column)}"
+
+    def _shift(self, column: str) -> str:
+        """A feature or column as a place of the piece."""
+        return f"({column} - {self.start})" if self.start else column
 
 
 @dataclass(frozen=True)
@@ -108,20 +123,10 @@ def write_head_parts(region: AttentionRegion, name: str, blocks: Blocks, parts: 
 def _split_piece(emitter: Emitter, region: AttentionRegion, tensor: Tensor, name: str, column: str, piece: SplitPiece, lead: str) -> None:
     """Split a piece of keys, whose lines are rows, or of values, whose lines are columns."""
     one, arguments = region.attention, emitter.arguments
-    of_keys = name.startswith("k")
-    size = one.features if of_keys else one.columns
+    size = one.features if piece.of_keys else one.columns
     text = load_operand(region, emitter, tensor, variable(DOWN, one.keys), variable(column, size))
-    emitter.line(f"{name}_high, {name}_low, {name}_back = split_lines({text}, {1 if of_keys else 0})")
+    emitter.line(f"{name}_high, {name}_low, {name}_back = split_lines({text}, {1 if piece.of_keys else 0})")
     at = f"{arguments.take(piece.parts)} + {piece.place(lead, DOWN, column)}"
     emitter.line(f"tl.store({at}, {name}_high)")
     emitter.line(f"tl.store({at} + {piece.apart}, {name}_low)")
-    emitter.line(f"tl.store({arguments.take(piece.factors)} + {place_factors(piece, lead, of_keys, column, DOWN, 'block')}, {name}_back)")
-
-
-def place_factors(piece: SplitPiece, lead: str, of_keys: bool, column: str, key: str, block: str) -> str:
-    """Where the factors of some keys lie, or those of the columns of a block of values."""
-    shape = piece.factors.shape
-    if of_keys:
-        return f"{f'{lead} * {shape[1]} + ' if lead else ''}{key}"
-    shifted = f"({column} - {piece.start})" if piece.start else column
-    return f"{f'({lead} * {shape[1]} + {block})' if lead else f'{block}'} * {piece.places} + {shifted}"
+    emitter.line(f"tl.store({arguments.take(piece.factors)} + {piece.place_factors(lead, DOWN, 'block', column)}, {name}_back)")

@@ -9,7 +9,7 @@ from tritonsmith.prompts.recipes.regions.values.indices import Index, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Emitter
 from tritonsmith.prompts.recipes.regions.writing.heads.blocks import DIRECT, Blocks, choose_scheme
-from tritonsmith.prompts.recipes.regions.writing.heads.parts import HeadParts, SplitPiece, place_factors
+from tritonsmith.prompts.recipes.regions.writing.heads.parts import HeadParts, SplitPiece
 from tritonsmith.prompts.recipes.regions.writing.heads.places import DOWN, load_operand, write_piece
 
 
@@ -66,16 +66,12 @@ class HeadProducts:
         scheme = choose_scheme(self.one.query.dtype, self.settings)
         sign = "+=" if number or begun else "="
         q, k, d = f"q{number}", f"k{number}", f"{FEATURE}{number}_down"
-        if self.parts is not None:
-            piece = self.parts.keys[number]
-            self._load_parts(k, piece, KEY, d)
-            at = place_factors(piece, self.lead, True, d, KEY, "")
-            self.emitter.line(f"{k}_back = tl.load({self.emitter.arguments.take(piece.factors)} + {at})")
-            self.emitter.line(f"scores {sign} {_multiply_parts(q, k)} * {q}_back * {k}_back")
-            return
-        text = self._load(self.one.key, variable(KEY, self.one.keys), variable(d, self.one.features))
+        text = "" if self.parts else self._load(self.one.key, variable(KEY, self.one.keys), variable(d, self.one.features))
         if scheme == "fp16x3":
-            self.emitter.line(f"{k}_high, {k}_low, {k}_back = split_lines({text}, 0)")
+            if self.parts is not None:
+                self._load_parts(k, self.parts.keys[number], KEY, d)
+            else:
+                self.emitter.line(f"{k}_high, {k}_low, {k}_back = split_lines({text}, 0)")
             self.emitter.line(f"scores {sign} {_multiply_parts(q, k)} * {q}_back * {k}_back")
         elif scheme == DIRECT:
             self.emitter.line(f"scores = tl.dot({q}, {text}{', scores' if sign == '+=' else ''})")
@@ -97,28 +93,26 @@ class HeadProducts:
         for number in range(len(self.blocks.columns)):
             v, c, result = f"v{number}", f"{COLUMN}{number}", f"result{number}"
             before = f"{result} * alpha" if one.softmax else result
-            if self.parts is not None:
-                piece = self.parts.values[number]
-                self._load_parts(v, piece, DOWN, c)
-                at = place_factors(piece, self.lead, False, c, "", "start // BLOCK_N")
-                emitter.line(f"{v}_back = tl.load({emitter.arguments.take(piece.factors)} + {at})")
-                emitter.line(f"{result} = {before} + {_multiply_parts('weights', v)} * {v}_back{undo}")
-                continue
-            text = self._load(one.value, variable(DOWN, one.keys), variable(c, one.columns))
+            text = "" if self.parts else self._load(one.value, variable(DOWN, one.keys), variable(c, one.columns))
             if scheme == "fp16x3":
-                emitter.line(f"{v}_high, {v}_low, {v}_back = split_lines({text}, 0)")
+                if self.parts is not None:
+                    self._load_parts(v, self.parts.values[number], DOWN, c)
+                else:
+                    emitter.line(f"{v}_high, {v}_low, {v}_back = split_lines({text}, 0)")
                 emitter.line(f"{result} = {before} + {_multiply_parts('weights', v)} * {v}_back{undo}")
             elif scheme == DIRECT:
                 emitter.line(f"{result} = tl.dot(weights, {text}, {before})")
             else:
                 emitter.line(f'{result} = {before} + tl.dot(weights, {text}, input_precision="{scheme}")')
 
-
     def _load_parts(self, name: str, piece: SplitPiece, row: str, column: str) -> None:
-        """Read both parts of a block of keys or values."""
-        at = f"{self.emitter.arguments.take(piece.parts)} + {piece.place(self.lead, row, column)}"
+        """Read both parts of a block of keys or values, and their factors."""
+        arguments = self.emitter.arguments
+        at = f"{arguments.take(piece.parts)} + {piece.place(self.lead, row, column)}"
         self.emitter.line(f"{name}_high = tl.load({at})")
         self.emitter.line(f"{name}_low = tl.load({at} + {piece.apart})")
+        factors = piece.place_factors(self.lead, row, "start // BLOCK_N", column)
+        self.emitter.line(f"{name}_back = tl.load({arguments.take(piece.factors)} + {factors})")
 
 
 def _multiply_parts(left: str, right: str) -> str:
