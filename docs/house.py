@@ -38,7 +38,7 @@ STOREYS = {
     "prompts/recipes": ("author space analyst book", "recipe measured plan builder constructor members operations kinds writes"),
     "evaluator": (
         "local self_check", "declared floors", "tasks machine estimate",
-        "schema protocol allow errors cards timed_race kernel_text op_node operator_cost plain limits work record",
+        "schema protocol allow errors cards timed_race kernel_text op_node operator_cost plain limits work",
     ),
 }
 """Folders whose own files stand on several floors, with other folders in between; each line of files is a room of its own."""

@@ -31,7 +31,7 @@ _WIDE_HEAD = 128
 """Features of a head that leave registers for 32 keys at once."""
 _SMALL_HEAD = 64
 """Features of a head that are few: such queries do with four warps. Blocks of `_list_blocks` are the fastest of those in
-benchmarks/results/raw/attention_blocks.jsonl (causal attention of 4,096 keys, heads of 64 and 128, fp32 and fp16, H200)."""
+benchmarks/results/raw/settings/attention_blocks.jsonl (causal attention of 4,096 keys, heads of 64 and 128, fp32 and fp16, H200)."""
 _SHARPER = {"tf32": "fp16x3", "fp16": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 """By way to multiply: the next more exact one."""
 _FEW_LAUNCHES = 0.5

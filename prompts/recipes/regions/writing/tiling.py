@@ -29,7 +29,7 @@ them still (group norm 5.52 ms instead of 5.98 ms, L1 norm 6.74 ms instead of 8.
 _LONG = 8192
 """Places of a row that a program holds, from which half as many for a thread are faster (RMS norm 0.133 ms instead of 0.136 ms). A row of
 just so many is read twice in two blocks, the second time from L2: more programs fit a processor then (0.131 ms, layer norm 0.133 ms instead
-of 0.135 ms; H200, raw/norm_blocks.jsonl)."""
+of 0.135 ms, in kernels by hand; H200, benchmarks/results/raw/settings/norm_blocks.jsonl)."""
 _TWICE = 2
 """Times as many elements for a thread where it keeps whole rows whose places lie apart, each read and written once (an RMS norm over 64
 channels: 3.68 ms instead of 4.90 ms; H200, 2026-11-26)."""
