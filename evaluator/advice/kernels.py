@@ -122,7 +122,7 @@ def check_answers(text: Text) -> Iterator[Remark]:
 
 
 def check_inputs_are_kept(text: Text) -> Iterator[Remark]:
-    """Arguments of forward that are written to, by torch or by a kernel."""
+    """Arguments of forward that are written to, by torch or by a kernel; the text alone does not say whether the reference does so."""
     forward = text.model.get("forward")
     if forward is None:
         return
@@ -137,7 +137,7 @@ def check_inputs_are_kept(text: Text) -> Iterator[Remark]:
         elif isinstance(node, ast.AugAssign):
             written = node.target
         if isinstance(written, ast.Name) and written.id in same:
-            yield Remark(written.lineno, f"this writes to the input {same[written.id]}; inputs must stay as they are")
+            yield Remark(written.lineno, f"this writes to the input {same[written.id]}; right only where the reference does so too")
     yield from _find_launches_on_inputs(text, forward, same)
 
 
