@@ -9,11 +9,11 @@ from tritonsmith.evaluator.detect.loops import takes_work_in_turn
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import Hardware, KernelFacts
 from tritonsmith.evaluator.source.host_calls import Call
-from tritonsmith.evaluator.source.host_things import Frame
+from tritonsmith.evaluator.source.host_things import Frame, Thing, ThingKind
 from tritonsmith.evaluator.source.host_values import HostValues
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.language import get_parameters
-from tritonsmith.evaluator.source.values import KernelWalk
+from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop, Use
 
 
 def find_one_axis_grid(
@@ -49,7 +49,8 @@ def _keeps_axis_whole(walk: KernelWalk) -> bool:
     """Whether a program reads or stores along an axis that no program id divides: no next program goes on where its elements end.
 
     An address that also moves along a divided axis, such as a weight's, counts only in a store: its other axis may be an inner one. An
-    axis over which a loop goes tile by tile is whole in each program where results are stored so in each step.
+    axis over which a loop goes tile by tile is whole in each program where results are stored so in each step. So is one over which a loop
+    goes that makes a recurrence anew in each iteration, such as the samples of a batch.
     """
     names = [f"program:{axis}" for axis in walk.program_axes]
     placed = [access for access in walk.accesses if access.kind != "atomic" and any(name in access.address.form.deps for name in names)]
@@ -57,6 +58,8 @@ def _keeps_axis_whole(walk: KernelWalk) -> bool:
     apart |= any(loop.mixed & loop.updates.keys() for loop in walk.loops.values())  # a tile of which all elements make the next ones
     for access in placed:
         form = access.address.form
+        if access.kind == "store" and any(_repeats_recurrence(walk, walk.loops[number], access) for number in access.loops):
+            return True
         programs = [form.coefficient(name) for name in names]
         ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range" and form.coefficient(symbol.name).terms}
         divided = {name for name in ranges if not apart and form.coefficient(name) * walk.ranges[name] in programs}
@@ -66,6 +69,13 @@ def _keeps_axis_whole(walk: KernelWalk) -> bool:
         if ranges - divided - tiled and (access.kind == "store" or not divided):
             return True
     return False
+
+
+def _repeats_recurrence(walk: KernelWalk, loop: Loop, store: AccessSite) -> bool:
+    """Whether a loop that carries nothing goes from one row of results to the next, each of which an inner loop makes step by step."""
+    inner = [walk.loops[number] for number in store.loops if loop.id in walk.loops[number].outer]
+    recurs = any(use >= Use.LINEAR for other in inner for use in other.updates.values())
+    return recurs and not loop.updates and loop.trips is None and loop.name in store.address.form.deps
 
 
 def read_grid_extents(values: HostValues, call: Call) -> tuple[int | None, ...] | None:
@@ -79,12 +89,17 @@ def read_grid_extents(values: HostValues, call: Call) -> tuple[int | None, ...] 
 
 
 def _find_grid_functions(values: HostValues, call: Call) -> Iterator[tuple[ast.expr, Frame]]:
-    """What a function returns that is given as a grid."""
+    """What a function returns that is given as a grid, that makes one, or that makes a function for one."""
     assert call.launcher is not None and call.launcher_frame is not None
     grid, frame = call.launcher.slice, call.launcher_frame
-    for thing in values.find(grid.func if isinstance(grid, ast.Call) else grid, frame):
-        if isinstance(thing.node, ast.FunctionDef):
-            inside = values.enter(thing, grid if isinstance(grid, ast.Call) else None, frame)
+    entered: list[tuple[Thing, ast.Call | None]] = [(thing, None) for thing in values.find(grid, frame)]
+    if isinstance(grid, ast.Call):
+        entered += [(thing, grid) for thing in values.find(grid.func, frame)]
+    for thing, made_by in entered:
+        inside = values.enter(thing, made_by, frame) if thing.kind is ThingKind.FUNCTION else frame
+        if isinstance(thing.node, ast.Lambda):
+            yield thing.node.body, inside
+        elif isinstance(thing.node, ast.FunctionDef):
             yield from ((value, inside) for value in values.names.read_results(thing.node)[0])
 
 

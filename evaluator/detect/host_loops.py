@@ -72,6 +72,8 @@ def find_heads(loop: HostLoop) -> Iterator[Head]:
         elif name in ("zip", "product") and isinstance(target, ast.Tuple) and len(target.elts) == len(getattr(over, "args", ())):
             assert isinstance(over, ast.Call)
             pairs += list(zip(target.elts, over.args, strict=True))
+        elif name == "ndindex" and isinstance(target, ast.Tuple) and isinstance(over, ast.Call) and len(target.elts) == len(over.args):
+            pairs += [(one, _make_range(extent)) for one, extent in zip(target.elts, over.args, strict=True)]
         elif name == "pairwise" and isinstance(target, ast.Tuple) and isinstance(over, ast.Call) and over.args:
             pairs += [(one, over.args[0]) for one in target.elts]
         elif name in WRAPPERS and isinstance(over, ast.Call) and over.args:
@@ -82,8 +84,11 @@ def find_heads(loop: HostLoop) -> Iterator[Head]:
 
 def _count_elements(over: ast.expr) -> ast.expr:
     """`range(len(over))`."""
-    length = ast.Call(ast.Name("len", ast.Load()), [over], [])
-    return ast.Call(ast.Name("range", ast.Load()), [length], [])
+    return _make_range(ast.Call(ast.Name("len", ast.Load()), [over], []))
+
+
+def _make_range(extent: ast.expr) -> ast.expr:
+    return ast.Call(ast.Name("range", ast.Load()), [extent], [])
 
 
 def moves_by_tiles(node: ast.AST) -> bool:

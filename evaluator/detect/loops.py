@@ -126,6 +126,8 @@ def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]
             yield f"{name} is computed from its value of the iteration before{where}", ""
         elif use is Use.LINEAR and (stored or name in loop.gated) and moves:
             yield f"{name} is scaled and added to in each iteration{where}", "a row loop: a scan by an associative rule"
+        elif use <= Use.SUM and name in loop.moved and moves and not shared:
+            yield f"{name} is computed from other elements of the iteration before{where}", ""
         elif use <= Use.SUM and stored and moves and (name in loop.dotted or (loop.id, name) in outer):
             yield f"{name} grows from one iteration to the next{where}", "a row loop: a prefix sum of products"
 

@@ -119,6 +119,8 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "stored by tile of each program", "loaded at places that come from memory"
     elif _adds_at_loaded_places(store, load):
         yield "added to by load and store, at places that come from memory,", "loaded for it"
+    elif _counts_at_loaded_places(walk, store):
+        yield "changed by atomics at places that come from memory", "loaded"
     elif tiles and _reads_neighbours(walk, store, load):
         yield "stored by tile of each program", "loaded beyond the tile's edge"
 
@@ -163,6 +165,14 @@ def _adds_at_loaded_places(store: AccessSite, load: AccessSite) -> bool:
     meet = any(dep.startswith("program:") for deps in apart for dep in deps)
     adds = any(root in store.address.roots and use is Use.SUM for root, use in store.value.reads)
     return store.kind == "store" and meet and adds and form == load.address.form
+
+
+def _counts_at_loaded_places(walk: KernelWalk, store: AccessSite) -> bool:
+    """Whether atomics change places whose numbers each element loads, so that other programs meet them; a lock's word aside."""
+    chased = (symbol for symbol in store.address.form.symbols() if symbol.kind == "opaque" and symbol.key.startswith("loaded"))
+    apart = (symbol.deps for symbol in chased)
+    meet = any(any(dep.startswith("range:") for dep in deps) and any(dep.startswith("program:") for dep in deps) for deps in apart)
+    return store.kind == "atomic" and meet and store.swaps is None and not _is_locked(walk)
 
 
 def _differs(walk: KernelWalk, store: AccessSite) -> bool:
@@ -210,12 +220,24 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
     if _moves_a_little(walk, stored, tuple(loop for loop in store.loops if loop in load.loops)):
         return True
     elements = [stored.coefficient(symbol.name) for symbol in tiled]
+    if any(_lies_beside(apart, symbol, stored.coefficient(symbol.name), walk.ranges[symbol.name]) for symbol in tiled):
+        return True
     same = any(not rest.terms for rest in moved_by)
     if same and not _reaches_by_steps(loaded - stored, elements):
         return False
     if any(_is_kept_inside(load, loaded - stored, symbol, walk.ranges[symbol.name]) for symbol in tiled):
         return False
     return same or any(find_multiple(rest, unit) for rest in moved_by for unit in (*units, *elements) if unit.terms)
+
+
+def _lies_beside(apart: Polynomial, element: Symbol, unit: Polynomial, extent: Polynomial) -> bool:
+    """Whether a single element is loaded that lies before the first or behind the last one of the own tile."""
+    place = make_symbol(element.kind, element.key)
+    first = apart + place * unit
+    if element.name not in apart.deps or element.name in first.deps:
+        return False
+    before, behind = find_multiple(first, unit), find_multiple(first - extent * unit, unit)
+    return before is not None and before < 0 or behind is not None and behind >= 0 and extent.constant is None
 
 
 def _open_ring(form: Polynomial) -> Polynomial:

@@ -138,6 +138,15 @@ class Tensors:
                     return True
         return False
 
+    def counts_elements(self, node: ast.AST, frame: Frame, depth: int = 4) -> bool:
+        """Whether a number says how far parts of an activation lie apart: x[0].numel(), x.stride(0), or a name for one."""
+        if isinstance(node, ast.Name) and depth > 0:
+            values = self._values.find_nodes(node.id, frame)
+            return any(value is not node and self.counts_elements(value, where, depth - 1) for value, where in values)
+        if not isinstance(node, ast.Call) or not isinstance(node.func, ast.Attribute) or not self.is_input(node.func.value, frame):
+            return False
+        return node.func.attr == "stride" or node.func.attr == "numel" and isinstance(node.func.value, ast.Subscript)
+
     def is_figure(self, node: ast.AST | None, frame: Frame, depth: int = 4) -> bool:
         """Whether an expression is a number of the text or one that a tensor's layout gives."""
         if isinstance(node, ast.Constant):

@@ -123,8 +123,10 @@ class TimeLoops:
         if found is None:
             return self._gives_steps(head.over, view.frame) or self._yields_steps(head.over, view.frame)
         over, frame = found
-        if not over.args or len(over.args) == 3 and ast.unparse(over.args[2]) not in ("1", "-1") or self._picks_weights(view, name):
+        if not over.args or self._picks_weights(view, name):
             return False
+        if len(over.args) == 3 and not _is_one(over.args[2]):
+            return self.tensors.counts_elements(over.args[2], frame) and self._passes_to_launch(view, name)
         last = over.args[min(1, len(over.args) - 1)]
         if self._slices_input(view, name):
             number = next((_number(value) for value, _ in self._host.values.find_definitions(last, frame)), 0)
@@ -252,7 +254,7 @@ class TimeLoops:
 
 
 def _find_conditions(loop: ast.While) -> Iterator[ast.expr]:
-    """Sides of the comparisons that end a loop: its test, and those under which it is left."""
+    """Sides of the comparisons that end a loop: its test, and those under which it is left; a number alone is compared with zero."""
     tests = [loop.test]
     for part in ast.walk(loop):
         if isinstance(part, ast.If) and any(isinstance(inner, ast.Break | ast.Return) for inner in (*part.body, *part.orelse)):
@@ -261,6 +263,8 @@ def _find_conditions(loop: ast.While) -> Iterator[ast.expr]:
         for part in ast.walk(test):
             if isinstance(part, ast.Compare):
                 yield from (part.left, *part.comparators)
+        if isinstance(test, ast.Name):
+            yield test
 
 
 def _is_one(step: ast.expr) -> bool:

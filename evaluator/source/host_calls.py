@@ -13,6 +13,8 @@ from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
 
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 """The classes of HostLoop."""
+_BY_ELEMENT = ("functools.", "itertools.", "torch.vmap", "torch.func.")
+"""What calls a function with elements of what it is given beside it."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +63,8 @@ class HostCalls:
         self.values = HostValues(index)
         self._index = index
         self._found: list[Call] = []
+        self._captured: list[tuple[ast.stmt, Frame]] = []
+        """What a CUDA graph has recorded, which a replay does again."""
         self._unused = {id(part.value) for part in index.nodes if isinstance(part, ast.Expr)}
         self._unused |= {id(part.context_expr) for part in index.nodes if isinstance(part, ast.withitem)}
         methods = index.find_model_methods()
@@ -93,6 +97,8 @@ class HostCalls:
             return  # entered where it is called; a handler runs only where the way in the text fails
         if isinstance(node, ast.Call):
             self._note(node, frame, loops, seen)
+        if isinstance(node, ast.With) and any(self._records(item.context_expr) for item in node.items):
+            self._captured += [(statement, frame) for statement in node.body]
         inner = (*loops, LoopSite(node, frame)) if isinstance(node, LOOPS) else loops
         first = node.generators[0].iter if isinstance(node, ast.ListComp | ast.GeneratorExp | ast.SetComp | ast.DictComp) else None
         for child in ast.iter_child_nodes(node):
@@ -120,8 +126,15 @@ class HostCalls:
         for thing in things:
             for function in self.values.find_entered(thing):
                 self._follow(self.values.enter(function, node, frame), loops, seen)
-        for function in self._find_passed(node, frame, things):
-            self._follow(self.values.enter(function, None, frame), loops, seen)
+        for function, handed in self._find_passed(node, frame, things):
+            self._follow(self.values.enter(function, handed, frame), loops, seen)
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "replay":
+            for statement, around in list(self._captured):
+                self._visit(statement, around, loops, seen)
+
+    def _records(self, node: ast.expr) -> bool:
+        """Whether a with statement records a CUDA graph."""
+        return isinstance(node, ast.Call) and self._index.resolve_name(node.func) == "torch.cuda.graph"
 
     def _find_inherited(self, thing: Thing) -> Iterator[Thing]:
         """The layer that an object without a forward of its own inherits from."""
@@ -134,13 +147,21 @@ class HostCalls:
             made = [thing for argument in node.args for thing in self.values.find(argument, frame) if thing.kind is ThingKind.MADE]
             yield from (thing for thing in made if thing.name.startswith("torch.nn."))
 
-    def _find_passed(self, node: ast.Call, frame: Frame, things: list[Thing]) -> Iterator[Thing]:
-        """Functions of the file that a call gives to something outside, which may call them."""
-        if not any(thing.kind in (ThingKind.OUTSIDE, ThingKind.MADE) and thing.name not in LOOKING for thing in things):
-            return
-        for part in self.values.open([*node.args, *(word.value for word in node.keywords)], frame, 6):
-            if part.kind in (ThingKind.FUNCTION, ThingKind.OBJECT):
-                yield from self.values.find_entered(part)
+    def _find_passed(self, node: ast.Call, frame: Frame, things: list[Thing]) -> Iterator[tuple[Thing, ast.Call | None]]:
+        """Functions of the file that a call gives to something outside, which may call them, with what stands behind them in the call.
+
+        Python's own functions such as map call them with elements of that.
+        """
+        names = [thing.name for thing in things if thing.kind in (ThingKind.OUTSIDE, ThingKind.MADE) and thing.name not in LOOKING]
+        whole = any("." in name and not name.startswith(_BY_ELEMENT) for name in names)
+        met: set[int] = set()
+        for place, argument in enumerate([*node.args, *(word.value for word in node.keywords)] if names else ()):
+            handed = ast.copy_location(ast.Call(argument, node.args[place + 1 :], node.keywords), node) if whole else None
+            for part in self.values.open([argument], frame, 6):
+                for function in self.values.find_entered(part) if part.kind in (ThingKind.FUNCTION, ThingKind.OBJECT) else ():
+                    if id(function.node) not in met:
+                        met.add(id(function.node))
+                        yield function, handed
 
 
 def find_recursion(function: Routine) -> ast.While | None:

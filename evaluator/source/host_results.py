@@ -45,6 +45,8 @@ def find_outside_result(values: HostValues, name: str, node: ast.Call, frame: Fr
         for base in values.find(node.args[0], frame, depth):
             pattern = [write_pattern(node.args[1])] if base.kind is ThingKind.OBJECT and not words else []
             yield from (thing for word in words + pattern for thing in values.members.find_attribute(base, word, depth))
+        if not values.find(node.args[0], frame, depth):  # of a tensor
+            yield from (Thing(ThingKind.METHOD, word, node.args[0], frame) for word in words)
     elif name in ("importlib.import_module", "__import__") and node.args:
         yield from (Thing(ThingKind.OUTSIDE, word) for word in _read_text(values, node.args[0], frame, depth))
     elif name == "functools.partial" and node.args:
@@ -60,6 +62,14 @@ def find_outside_result(values: HostValues, name: str, node: ast.Call, frame: Fr
         yield Thing(ThingKind.MADE, name, node, frame, parts)
 
 
+def read_elements(table: ast.expr, key: ast.expr) -> list[ast.expr]:
+    """What a key picks of a table that is written out: one element for a constant key, else all."""
+    if isinstance(table, ast.Dict):
+        same = [value for name, value in zip(table.keys, table.values, strict=True) if name and ast.dump(name) == ast.dump(key)]
+        return same or table.values
+    return table.elts if isinstance(table, ast.List | ast.Tuple) else []
+
+
 def _read_text(values: HostValues, node: ast.expr, frame: Frame, depth: int) -> list[str]:
     """What a text may be that is a constant, a name for one, or put together from such."""
     if depth <= 0:
@@ -72,6 +82,10 @@ def _read_text(values: HostValues, node: ast.expr, frame: Frame, depth: int) -> 
     if isinstance(node, ast.JoinedStr):
         parts = (part.value if isinstance(part, ast.FormattedValue) else part for part in node.values)
         return ["".join(words) for words in product(*(_read_text(values, part, frame, depth - 1) for part in parts))]
+    if isinstance(node, ast.Subscript):
+        tables = [value for value, _ in values.find_definitions(node.value, frame)]
+        inner = [part for table in tables for part in read_elements(table, node.slice)]
+        return [text for part in inner for text in _read_text(values, part, frame, depth - 1)]
     if isinstance(node, ast.IfExp):
         return [text for side in (node.body, node.orelse) for text in _read_text(values, side, frame, depth - 1)]
     definitions = [(value, where) for value, where in values.find_definitions(node, frame) if value is not node]

@@ -95,6 +95,9 @@ class HostValues:
         if name == "self" and frame.owner:
             yield frame.maker or Thing(ThingKind.OBJECT, frame.owner)
             return
+        if name == "cls" and frame.owner and name not in frame.given:
+            yield Thing(ThingKind.CLASS, frame.owner)
+            return
         for value, where, part in self.find_values(name, frame):
             if isinstance(value, ast.FunctionDef | ast.AsyncFunctionDef):
                 kernel = value.name in self.index.jit

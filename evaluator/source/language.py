@@ -141,21 +141,22 @@ class Language:
         result = put_to_use(result, Use.SUM if short in _MILD or short == "gather" else Use.FULL)
         elementwise = short in ("max", "min") and len(node.args) > 1 and not isinstance(node.args[1], ast.Constant)
         if short in _FOLDS | _ORDERED and arguments and not elementwise:
-            result = self._note_mixing(arguments[0], result, env)
+            keys = self._note_mixing(arguments[0], env)
+            full = frozenset((loop, name, Use.FULL if (loop, name) in keys else use) for loop, name, use in result.carried)
+            result = replace(result, carried=full)
         elif short == "gather" and arguments:
-            self._note_mixing(arguments[0], result, env)  # elements change places, which alone is what a sort does
+            for loop, name in self._note_mixing(arguments[0], env):  # elements change places, which alone is what a sort does
+                self._facts.loops[loop].moved.add(name)
         return replace(result, form=form, mixed=mixed)
 
-    def _note_mixing(self, folded: Value, result: Value, env: Env) -> Value:
-        """A sum or maximum over elements that a loop carries: each new element rests on many old ones, as in a product of tiles."""
+    def _note_mixing(self, folded: Value, env: Env) -> set[tuple[int, str]]:
+        """Tiles that a loop carries of which elements are combined: each new element rests on many old ones, as in a product of tiles."""
         loops = self._facts.loops
         before = {item: (env.get(item[1], NOTHING), loops[item[0]].entries.get(item[1], NOTHING)) for item in folded.carried}
-        held = {item for item, values in before.items() if any(value.rank > 0 for value in values)}  # a helper knows other names
-        for loop, name, _ in held:
+        held = {item[:2] for item, values in before.items() if any(value.rank > 0 for value in values)}  # a helper knows other names
+        for loop, name in held:
             loops[loop].mixed.add(name)
-        keys = {item[:2] for item in held}
-        full = frozenset((loop, name, Use.FULL if (loop, name) in keys else use) for loop, name, use in result.carried)
-        return replace(result, carried=full)
+        return held
 
     def _evaluate_program(self, name: str, node: ast.Call) -> Value:
         axis = node.args[0] if node.args else next((keyword.value for keyword in node.keywords if keyword.arg == "axis"), None)

@@ -168,6 +168,8 @@ class Loop:
     """Names that are multiplied by what the iteration loads."""
     mixed: set[str] = field(default_factory=set)
     """Names of tiles whose elements an iteration combines along one of their own axes."""
+    moved: set[str] = field(default_factory=set)
+    """Those of them whose elements change places."""
     pointers: set[str] = field(default_factory=set)
     """Pointers that change in no even steps, such as two that change places."""
     polls: bool = False

@@ -73,7 +73,21 @@ def _scalar_parameters(node: ast.FunctionDef) -> set[str]:
         elif isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "range":
             operands = list(part.args)
         scalars |= {operand.id for operand in operands if isinstance(operand, ast.Name)}
+    assigned: dict[str, list[ast.expr]] = {}
+    for part in ast.walk(node):
+        if isinstance(part, ast.Assign) and isinstance(part.targets[0], ast.Name):
+            assigned.setdefault(part.targets[0].id, []).append(part.value)
+    for name in scalars & assigned.keys():
+        if all(_is_plain_sum(value) for value in assigned[name]):  # `k = K - 1` of a k that is compared
+            scalars |= {part.id for value in assigned[name] for part in ast.walk(value) if isinstance(part, ast.Name)}
     return scalars
+
+
+def _is_plain_sum(node: ast.expr) -> bool:
+    """Whether an expression is made of names and numbers by sums and differences."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
+        return _is_plain_sum(node.left) and _is_plain_sum(node.right)
+    return isinstance(node, ast.Name | ast.Constant)
 
 
 class Walker:
