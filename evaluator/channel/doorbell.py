@@ -41,7 +41,10 @@ class Command(IntEnum):
     CLOCKED = 7
     """As CALL, between two events of the card; DELIVER reports the time between them."""
     STRUCTURE = 9
-    """Report on the control pipe how what the last call returned is nested; ahead of its delivery."""
+    """Report on the control pipe how what the last call returned is nested, and which of its tensors lie in an argument;
+    ahead of its delivery."""
+    EARLIER = 10
+    """Copy what the call behind the last STRUCTURE returned into the output slots again, as far as the candidate still holds it."""
     EMPTY = 8
     """What CLOCKED does without forward."""
     FACTS = 3

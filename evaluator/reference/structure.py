@@ -6,7 +6,7 @@ A runner sends it as plain values, since no object of a candidate may reach the 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,17 @@ class Structure:
         if depth > _DEEPEST + 1 or not isinstance(names, list) or not isinstance(parts, list):
             raise ValueError("no structure")
         return cls(str(kind), str(text), tuple(map(str, names)), tuple(cls.from_plain(part, depth + 1) for part in parts))
+
+
+def find_shared(tensors: Sequence[torch.Tensor], others: Iterable[torch.Tensor]) -> tuple[int, ...]:
+    """Numbers of the tensors that lie in the memory of others; tensors without elements lie nowhere."""
+    places = {_find_memory(tensor) for tensor in others} - {0}
+    return tuple(number for number, tensor in enumerate(tensors) if _find_memory(tensor) in places)
+
+
+def _find_memory(tensor: torch.Tensor) -> int:
+    is_plain = tensor.layout is torch.strided and not tensor.is_meta and tensor.numel() > 0
+    return tensor.untyped_storage().data_ptr() if is_plain else 0
 
 
 def describe(value: Any) -> Structure:

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.reference.module import Reference, flatten
-from tritonsmith.evaluator.reference.structure import Structure, describe
+from tritonsmith.evaluator.reference.module import Reference, flatten, list_held, list_tensors
+from tritonsmith.evaluator.reference.structure import Structure, describe, find_shared
 from tritonsmith.evaluator.reference.updates import find_updates, run_forward
 from tritonsmith.evaluator.schema import PrecisionClass
 
@@ -132,6 +132,8 @@ class WatchedForward:
     precision: PrecisionClass
     structure: Structure
     """How what forward returns is nested."""
+    lent: tuple[int, ...]
+    """Numbers of the outputs that lie in the memory of an argument or of what the model holds."""
 
 
 def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) -> WatchedForward:
@@ -165,7 +167,9 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
                 outputs, lambda: flatten(reference.forward(model, arguments)), lambda: reference.refuse_forward(why), _EQUAL
             )
     precision = find_class(arguments, model.state_dict().values(), outputs, watch)
-    return WatchedForward(outputs, updates, precision, describe(result))
+    held = [tensor for module in model.modules() for tensor in (*module.parameters(False), *(one for _, one in list_held(module)))]
+    held += [argument for argument in arguments if isinstance(argument, torch.Tensor)]
+    return WatchedForward(outputs, updates, precision, describe(result), find_shared(list_tensors(result), held))
 
 
 def _say_kept(names: list[str]) -> str:

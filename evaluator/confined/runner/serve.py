@@ -23,12 +23,16 @@ from tritonsmith.evaluator.channel.slots import Layout
 from tritonsmith.evaluator.channel.strides import read_order
 from tritonsmith.evaluator.confined.runner import candidate, quiet
 from tritonsmith.evaluator.confined.runner.baselines import Baselines
+from tritonsmith.evaluator.confined.runner.earlier import EarlierResult
 from tritonsmith.evaluator.confined.runner.faults import CandidateFault, classify
 from tritonsmith.evaluator.processes.lines import send_line
 from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.structure import describe
 from tritonsmith.evaluator.schema import Hardware, Status, Task
+
+_MOST_TOLD = 500
+"""Tensors that a report names."""
 
 
 class RunnerServer:
@@ -64,6 +68,7 @@ class RunnerServer:
         self.arguments: list[Any] = []
         self._result: Any = None
         self._clocked = False
+        self._earlier = EarlierResult()
         # Torch lets cuDNN use TF32 by default: a library call inside a candidate gets the class that the task asks for.
         set_tf32(config["tf32"])
 
@@ -174,7 +179,15 @@ class RunnerServer:
             self._result = self.subject.returned = None
             self._sync()
         elif command is Command.STRUCTURE:
-            self.report({"event": "structure", "nonce": nonce, "structure": describe(self.subject.returned).as_plain()})
+            returned = self.subject.returned
+            self._earlier = EarlierResult(flatten(returned), self.inputs)
+            told = {"nested": describe(returned).as_plain(), "in_arguments": self._earlier.in_arguments[:_MOST_TOLD]}
+            self.report({"event": "structure", "nonce": nonce, "structure": told})
+        elif command is Command.EARLIER:
+            with torch.no_grad():
+                self._earlier.deliver(self.outputs, self._copy)
+            self._earlier = EarlierResult()
+            self._sync()
         elif command is Command.EMPTY:
             self._record(self._start, self._stream)
             self._record(self._stop, self._stream)

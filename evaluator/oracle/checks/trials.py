@@ -165,6 +165,7 @@ def ask(log: TrialLog, runner: RunnerHandle, question: Question, mode: int, time
     """
     loaded, kind = log.loaded, question.kind
     got = fresh_call(loaded, runner, question.tensors, mode, timeout, lambda: log.structure.look(runner, timeout))
+    log.structure.keep(got)
     log.inputs = question.tensors if loaded.written else []
     try:
         expected = question.expect(log.trials)
@@ -176,7 +177,8 @@ def ask(log: TrialLog, runner: RunnerHandle, question: Question, mode: int, time
     if kind == "own" or _can_tell(log, trial, KINDS[kind]):
         log.trials.append(trial)
         require_undisturbed(trial, expected, got)
-    log.structure.finish(question.tensors)
+        if not KINDS[kind].ties:
+            log.structure.finish(question.tensors)
     return got
 
 

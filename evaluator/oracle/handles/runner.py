@@ -197,10 +197,14 @@ class RunnerHandle:
         facts: dict[str, Any] = self._ask(Command.FACTS, "facts", dict, timeout)
         return facts
 
-    def describe_result(self, timeout: float) -> list[Any]:
-        """How what the last call returned is nested, as the runner says it; ahead of the delivery. Raises RunnerFault."""
-        described: list[Any] = self._ask(Command.STRUCTURE, "structure", list, timeout)
-        return described
+    def describe_result(self, timeout: float) -> tuple[Any, list[Any]]:
+        """How what the last call returned is nested, and numbers of its tensors that lie in an argument, as the runner says it.
+
+        Ahead of the delivery. Raises RunnerFault.
+        """
+        described: dict[str, Any] = self._ask(Command.STRUCTURE, "structure", dict, timeout)
+        numbers = described.get("in_arguments")
+        return described.get("nested"), numbers if isinstance(numbers, list) else []
 
     def _ask(self, command: Command, name: str, kind: type, timeout: float) -> Any:
         self.command(command, timeout=timeout)
