@@ -69,14 +69,15 @@ OTHERS = {
     "another whole number": ('"mean", 3', '"mean", 4', INACCURATE, r"the number 4 at .*\['told'\]\[1\], the reference returns 3"),
     "another number": ("float(state.mean())", "float(state.mean() * 1.01)", INACCURATE, r"returns the number .*\['told'\]\[2\]"),
     "a number wrong on other inputs": (
-        "float(state.mean())", "float(state.mean()) * float(x.abs().max() < 6.0)", INACCURATE, r"returns the number 0.0 at .*\['told'\]\[2\]",
+        "float(state.mean())", "float(state.mean()) * float(x.abs().max() < 6.0)", INACCURATE,
+        r"returns the number 0.0 at .*\['told'\]\[2\]",
     ),
     "a kept output": (
         STATE, "self.out = getattr(self, 'out', torch.empty(4, 8))\n        state = torch.mean(cache, 1, out=self.out)", INACCURATE,
         "output 0 of one call is overwritten by the next one",
     ),
     "an output that is kept and not overwritten": (STATE, f"{STATE}\n        self.out = state", Status.OK, ""),
-    "an argument for a tensor of its own": ("[state, None]", "[x, None]", INACCURATE, "output 0 is an argument of forward, or a view of it"),
+    "an argument for a tensor of its own": ("[state, None]", "[x, None]", INACCURATE, "output 0 is an argument of forward, or a view"),
     "an argument not written": (
         WRITE, f"cache = cache.clone()\n        {WRITE}", INACCURATE, r"forward does not write to input 1 \(cache\), the reference does",
     ),
