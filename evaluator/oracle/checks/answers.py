@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Iterator, Sequence
 from typing import NamedTuple
 
@@ -13,11 +14,12 @@ from tritonsmith.evaluator.oracle.checks.inputs import perturb_last_place
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter, equal_bits
 from tritonsmith.evaluator.oracle.checks.memory import OraclePlace
-from tritonsmith.evaluator.oracle.checks.undecided import settle_undecided
+from tritonsmith.evaluator.oracle.checks.undecided import move_oracle, settle_undecided
 from tritonsmith.evaluator.oracle.checks.written import as_real, find_disturbed
 from tritonsmith.evaluator.schema import PrecisionClass
 
 Tensors = list[torch.Tensor]
+_STEP = torch.finfo(torch.float32).eps
 
 
 class ReferenceErrors(NamedTuple):
@@ -77,6 +79,19 @@ class Answers:
             errors = {precision: error.scale_errors(*factors) for precision, error in errors.items()}
         return ReferenceErrors(errors, moved_meter.finish() if moved_meter else None, finite)
 
+    def measure_moves(self, draws: int) -> ErrorStats:
+        """The most, place by place, that moving inputs and weights by float32's last place does to the oracle, over so many draws."""
+        return functools.reduce(ErrorStats.widen, [self._measure_move() for _ in range(draws)])
+
+    def _measure_move(self) -> ErrorStats:
+        meter = ErrorMeter(self._loaded.output_shapes(torch.float64))
+        for first, tensors in self._cut():
+            oracle = self._compute(tensors)
+            moved = move_oracle(self._loaded, tensors, _STEP)
+            floating = [one if one.is_floating_point() else right for one, right in zip(moved, oracle, strict=True)]
+            meter.add(floating, oracle, first)
+        return meter.finish()
+
     def list_left(self, got: Sequence[torch.Tensor]) -> frozenset[int]:
         """Numbers of the results that are inputs which the reference writes to and these results leave as they were, bit by bit."""
         return frozenset(number for number, place in self._list_written(got) if equal_bits(got[number], as_real(self._tensors[place])))
@@ -88,7 +103,11 @@ class Answers:
             oracle = self._compute(tensors)
             ours = cut_outputs(got, first, oracle)
             for number, place in written:
-                found = find_disturbed(as_real(tensors[place]), oracle[number], ours[number])
+                before = as_real(tensors[place])
+                found = find_disturbed(before, oracle[number], ours[number])
+                if found is not None:  # unless rounding leaves something else there in the reference as well
+                    own = self._loaded.reference_outputs(tensors, self._loaded.task.precision.arithmetic)
+                    found = find_disturbed(before, oracle[number], ours[number], own[number])
                 if found is not None:
                     return number, (found[0] + first, *found[1:]) if found else found
         return None

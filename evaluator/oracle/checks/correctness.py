@@ -101,6 +101,12 @@ class ErrorStats:
             return False
         return self.wrong_rows(reference) is None
 
+    @property
+    def rests_on_few(self) -> bool:
+        """Whether few elements make the error: so few of the largest one would. Another honest rounding may give several times as much."""
+        count = sum(part.count for part in self.parts if part.whole)
+        return count * self.rms**2 < _FEWEST_PLACES * self.max_abs**2
+
     def wrong_rows(self, reference: ErrorStats) -> int | None:
         """The first output whose rows have more of an error in common than the rule allows."""
         pairs = enumerate(zip(self.row_scales, reference.row_scales, strict=True))

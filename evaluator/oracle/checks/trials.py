@@ -7,7 +7,7 @@ import re
 import secrets
 import time
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import NamedTuple, Protocol
 
 import torch
@@ -42,6 +42,10 @@ fp32 on tensor cores, keeps 22 bits; errors of many such terms cancel and of one
 edge it is a share of the whole output's scale: the large term may reach an edge whose own results are small."""
 _MOVED = 4.0
 """On inputs that the task did not choose, what that many units of the last place do to the oracle: 22 bits instead of 24."""
+_MOVES = 8
+"""Moves that show how much the few largest errors of honest arithmetic may vary."""
+_NEAR = 8.0
+"""An error up to this many times its limit is looked at with them."""
 _LEVEL = 2.0**-23
 """Share of an output's scale that the error of one edge may reach where inputs far below the others make that edge's results small."""
 _TERMS = 256
@@ -234,15 +238,30 @@ class Expected(NamedTuple):
     """What is right on some inputs, and how far off the reference is."""
 
     answers: Answers
+    asked: PrecisionClass
     errors: dict[PrecisionClass, ErrorStats]
     finite: bool
     hidden: bool
     blurred: bool
 
     def trial(self, got: list[torch.Tensor]) -> Trial:
-        """The trial that these outputs make."""
+        """The trial that these outputs make.
+
+        Where few elements make an error that is refused, and the reference's error there is a matter of luck, it counts as at least what
+        several moves of inputs and weights by their last place do to the oracle.
+        """
         left = self.answers.list_left(got)
-        return Trial(self.answers.measure(got), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred, left=left)
+        trial = Trial(self.answers.measure(got), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred, left=left)
+        bound = trial.bound(self.asked)
+        if bound is None or trial.meets(self.asked) or not trial.candidate.rests_on_few or not _is_near(trial.candidate, bound):
+            return trial
+        moved = self.answers.measure_moves(_MOVES)
+        return replace(trial, reference={precision: error.widen(moved) for precision, error in self.errors.items()})
+
+
+def _is_near(candidate: ErrorStats, bound: ErrorStats) -> bool:
+    """Whether an error is refused by so little that the luck of a few roundings may be the cause."""
+    return candidate.within(bound.scale_errors(_NEAR))
 
 
 def judge_outputs(
@@ -288,7 +307,7 @@ def compute_expected(
         errors = {precision: error.lift_to_share(_COARSE) for precision, error in errors.items()}
         for trial in before[:1]:
             errors = {precision: error.widen(trial.reference[precision]) for precision, error in errors.items()}
-    return Expected(answers, errors, finite, kind.hidden, blurred)
+    return Expected(answers, loaded.task.precision, errors, finite, kind.hidden, blurred)
 
 
 def _order_factor(layout: Layout) -> float:

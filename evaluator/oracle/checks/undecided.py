@@ -62,7 +62,7 @@ def settle_undecided(
     for number, values in seen.items():
         values.note(as_they_are[number])
     for draw in range(_MOST_DRAWS):
-        for other in (_move_oracle(loaded, tensors, step), loaded.reference_outputs(move_values(tensors, step), precision)):
+        for other in (move_oracle(loaded, tensors, step), loaded.reference_outputs(move_values(tensors, step), precision)):
             for number, values in seen.items():
                 values.note(other[number])
         left = sum(int((differing[number] & ~values.admits).sum()) for number, values in seen.items())
@@ -112,7 +112,7 @@ def _find_differing(got: torch.Tensor, want: torch.Tensor) -> torch.Tensor | Non
     return found if bool(found.any()) else None
 
 
-def _move_oracle(loaded: Judged, tensors: list[torch.Tensor], step: float) -> list[torch.Tensor]:
+def move_oracle(loaded: Judged, tensors: list[torch.Tensor], step: float) -> list[torch.Tensor]:
     """The oracle on inputs and weights that are moved by a share of each value."""
     kept, moved = loaded.model64, copy.deepcopy(loaded.model64)
     with torch.no_grad():
