@@ -168,6 +168,7 @@ def judge(evaluator: LocalEvaluator, case: RegionCase, **changed: int | str) -> 
 FAR = "w = torch.where(m, (q@k.mT)*0.25, torch.finfo(q.dtype).min); return w.softmax(-1)@v"
 
 
+@pytest.mark.slow
 def test_queries_whose_keys_all_have_the_lowest_number_get_their_mean(evaluator: LocalEvaluator) -> None:
     """A factor would make that number infinite; other scores are multiplied with it first, which is one operation less."""
     mask = "(torch.rand(20, 20)>0.5)&(torch.arange(20)!=3)[:, None]"
