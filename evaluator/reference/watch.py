@@ -38,6 +38,10 @@ _BY_STATE = (
     "keeps {} from call to call and gives other results with it, so no kernel could be compared with it; "
     "make it a function of its arguments, with what it keeps among them"
 )
+_MOVES_ARGUMENT = (
+    "gives argument {} another shape or other memory in place (as unsqueeze_, t_ and .data do), so a next call on it would be another one; "
+    "use unsqueeze, t or copy_"
+)
 _EVERY_MODULE_HAS = frozenset(vars(nn.Module()))
 _PLAIN = (int, float, str, bytes)
 _SWITCHES = ("train", "training")
@@ -141,11 +145,15 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
 
     Raises TaskError.
     """
-    watch, before = ForwardWatch(), KeptState(model)
+    watch, before, places = ForwardWatch(), KeptState(model), _list_places(arguments)
 
     def forward() -> Any:
         with watch:
-            return reference.forward(model, arguments)
+            result = reference.forward(model, arguments)
+        for number, (first, now) in enumerate(zip(places, _list_places(arguments), strict=True)):
+            if first != now:
+                raise reference.refuse_forward(_MOVES_ARGUMENT.format(number + 1))
+        return result
 
     if reference.task.mode == "train":
         given = [argument.clone() if isinstance(argument, torch.Tensor) else argument for argument in arguments]
@@ -170,6 +178,14 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
     held = [tensor for module in model.modules() for tensor in (*module.parameters(False), *(one for _, one in list_held(module)))]
     held += [argument for argument in arguments if isinstance(argument, torch.Tensor)]
     return WatchedForward(outputs, updates, precision, describe(result), find_shared(list_tensors(result), held))
+
+
+def _list_places(arguments: list[Any]) -> list[tuple[Any, ...]]:
+    """Shape, strides and memory of each tensor."""
+    return [
+        (value.shape, value.stride(), value.storage_offset(), value.untyped_storage().data_ptr()) if isinstance(value, torch.Tensor) else ()
+        for value in arguments
+    ]
 
 
 def _say_kept(names: list[str]) -> str:

@@ -139,3 +139,30 @@ def test_a_write_that_the_tasks_own_inputs_do_not_show_counts(evaluator: LocalEv
     assert evaluator.evaluate_now(task, right).status is Status.OK
     verdict = evaluator.evaluate_now(task, right.replace("relu_(", "relu("))
     assert verdict.status is Status.INACCURATE and "does not write to input 0 (x)" in verdict.message
+
+
+CONJUGATED = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def forward(self, x, y):
+        return x @ y.mH, x.conj().imag * 2.0, y.conj()
+
+
+def get_inputs():
+    return [torch.randn(4, 8, dtype=torch.complex64).conj(), torch.randn(4, 8, dtype=torch.complex64)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_conjugated_views_are_judged_like_other_tensors(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    path = tmp_path / "conjugated.py"
+    path.write_text(CONJUGATED)
+    right = CONJUGATED.replace("class Model(", "class ModelNew(")
+    assert evaluator.evaluate_now(load_task(path), right).status is Status.OK
+    assert evaluator.evaluate_now(load_task(path), right.replace("y.mH", "y.mT")).status is Status.INACCURATE

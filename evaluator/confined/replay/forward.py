@@ -122,7 +122,7 @@ class Replay:
         if len(made) != len(event["results"]):
             raise Refused(f"{name} gave {len(made)} tensors where forward saw {len(event['results'])}")
         for tensor, (number, dtype, shape, stride, _) in zip(made, event["results"], strict=True):
-            if tensor.numel() and (tensor.dtype, tuple(tensor.shape), tensor.stride()) != (dtype_of(dtype), tuple(shape), tuple(stride)):
+            if tensor.numel() and (tensor.dtype, tuple(tensor.shape), tensor.stride()) != (_read_dtype(dtype), tuple(shape), tuple(stride)):
                 raise Refused(f"{name} gave another tensor than forward saw")
             if number not in self._storages and number != INPUTS:
                 self._storages[number] = tensor.untyped_storage()
@@ -202,7 +202,7 @@ class Replay:
 
     def _decode_tensor(self, spec: Any, context: str) -> torch.Tensor:
         number, name, shape, stride, offset = spec
-        dtype = dtype_of(name)
+        dtype, conjugated, negated = _read_dtype(name), " conj" in name, " neg" in name
         if number == -1:
             return torch.empty_strided(shape, stride, dtype=dtype)
         if number in self._unknown and context:
@@ -219,7 +219,14 @@ class Replay:
         last = offset + sum((extent - 1) * step for extent, step in zip(shape, stride, strict=True))
         if min([0, offset, *stride]) < 0 or (0 not in shape and (last + 1) * dtype.itemsize > storage.nbytes()):
             raise Refused(f"{context} lies outside its memory")
-        return torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
+        tensor = torch.empty(0, dtype=dtype).set_(storage, offset, shape, stride)
+        tensor = torch._conj(tensor) if conjugated else tensor
+        return torch._neg_view(tensor) if negated else tensor
+
+
+def _read_dtype(name: str) -> torch.dtype:
+    """The type in a tensor's description, which views that conjugate or negate follow."""
+    return dtype_of(name.partition(" ")[0])
 
 
 def _look_up_operator(name: str) -> Any:

@@ -161,8 +161,8 @@ class ForwardRecorder:
         raise Unreplayable(f"a {type(value).__name__} is passed to an operator or a kernel")
 
     def _encode_tensor(self, tensor: Any, *, made: bool = False) -> list[Any]:
-        if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized or tensor.is_conj() or tensor.is_neg():
-            raise Unreplayable("forward uses a tensor that is sparse, quantized, conjugated or without memory")
+        if tensor.layout is not torch.strided or tensor.is_meta or tensor.is_quantized:
+            raise Unreplayable("forward uses a tensor that is sparse, quantized or without memory")
         storage = tensor.untyped_storage()
         pointer = storage.data_ptr()
         number = self._numbers.get(pointer) if pointer else -1
@@ -172,7 +172,8 @@ class ForwardRecorder:
             self._kept[pointer] = storage
             if not made:
                 self._note_found(number, storage)
-        dtype = str(tensor.dtype).removeprefix("torch.")
+        marks = (" conj" if tensor.is_conj() else "") + (" neg" if tensor.is_neg() else "")
+        dtype = str(tensor.dtype).removeprefix("torch.") + marks
         return [number, dtype, list(tensor.shape), list(tensor.stride()), tensor.storage_offset()]
 
     def _note_found(self, number: int, storage: Any) -> None:

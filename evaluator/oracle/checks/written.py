@@ -38,18 +38,19 @@ def as_real(tensor: torch.Tensor) -> torch.Tensor:
     return torch.view_as_real(tensor.resolve_conj()) if tensor.is_complex() else tensor
 
 
-def find_disturbed(before: torch.Tensor, want: torch.Tensor, got: torch.Tensor) -> tuple[int, ...] | None:
+def find_disturbed(before: torch.Tensor, want: torch.Tensor, got: torch.Tensor, own: torch.Tensor | None = None) -> tuple[int, ...] | None:
     """An element that the oracle leaves as it was and a candidate does not; None where there is none.
 
     Args:
         before: the argument ahead of the call.
         want: what the oracle leaves in it.
         got: what the candidate leaves in it.
+        own: what the reference leaves in it in its own type; an element that it changes there may change.
     """
     slack = _ROUNDINGS * torch.finfo(got.dtype).eps if got.is_floating_point() else 0.0
     for box in cut_boxes(got.shape):
         old, right, new = (tensor[box].to(got.device) for tensor in (before, want, got))
-        kept = (right == old.to(right.dtype)) | ((right != right) & (old != old))
+        kept = _are_kept(old, right) & (_are_kept(old, own[box].to(got.device)) if own is not None else True)
         if got.is_floating_point():
             wide, known = new.double(), old.double()
             near = torch.isfinite(known) & ((wide - known).abs() <= slack * known.abs())
@@ -61,3 +62,8 @@ def find_disturbed(before: torch.Tensor, want: torch.Tensor, got: torch.Tensor) 
             first = [piece.start for piece in box] + [0] * (got.ndim - len(box))
             return tuple(int(part) + start for part, start in zip(wrong.nonzero()[0], first, strict=True))
     return None
+
+
+def _are_kept(old: torch.Tensor, new: torch.Tensor) -> torch.Tensor:
+    """Where values are as they were."""
+    return (new == old.to(new.dtype)) | ((new != new) & (old != old))

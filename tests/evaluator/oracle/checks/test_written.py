@@ -9,6 +9,7 @@ import pytest
 import torch
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.oracle.checks.answers import Answers
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, OraclePlace
@@ -65,6 +66,28 @@ def test_what_forward_leaves_in_an_argument_is_a_result(loaded: LoadedTask, plan
     assert Answers(loaded, tensors).find_disturbed(right) == (1, (17, 2, 5))
     cache[17, 2, 5], cache[17, 3, 5] = tensors[2][17, 2, 5], cache[17, 3, 5] + 1e-5
     assert Answers(loaded, tensors).find_disturbed(right) is None  # it is written to there: the rule for results holds
+
+
+def test_an_element_that_rounding_changes_in_the_reference_may_change(tmp_path: Path) -> None:
+    """What is added and taken away again stays as it is in float64, and not in float32."""
+    path = tmp_path / "task.py"
+    path.write_text(CACHE.replace("caches[1][:, 3] = torch.exp(x)", "caches[1].add_(1.0).sub_(1.0)"))
+    task = LoadedTask(load_task(path), named_card("h200"), "cpu")
+    tensors = task.draw("own")
+    right = task.reference_outputs(tensors, IEEE)
+    assert not torch.equal(right[1], tensors[2]) and Answers(task, tensors).find_disturbed(right) is None
+    right[1][2, 3, 4] *= 1.001
+    kept = bool((task.reference_outputs(tensors, IEEE)[1] == tensors[2])[2, 3, 4])
+    assert (Answers(task, tensors).find_disturbed(right) == (1, (2, 3, 4))) is kept
+    task.close()
+
+
+@pytest.mark.parametrize("change", ["x.t_()", "x.unsqueeze_(0)", "x.data = torch.exp(x)"])
+def test_an_argument_that_gets_another_shape_or_memory_is_refused(tmp_path: Path, change: str) -> None:
+    path = tmp_path / "task.py"
+    path.write_text(CACHE.replace("caches[1][:, 3] = torch.exp(x)", change))
+    with pytest.raises(TaskError, match=r"task.py, line 7: forward gives argument 1 another shape or other memory in place"):
+        LoadedTask(load_task(path), named_card("h200"), "cpu")
 
 
 @pytest.mark.parametrize(
