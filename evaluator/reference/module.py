@@ -110,7 +110,7 @@ class Reference:
                     "(def forward(self, *tensors) takes any number)"
                 )
             self._require_plain([value] if isinstance(value, torch.Tensor) else [], f"{self._locate('get_inputs')}: get_inputs() gives")
-        return [value.detach().to(device) if isinstance(value, torch.Tensor) else value for value in values]
+        return [value.detach().to(device).resolve_conj().resolve_neg() if isinstance(value, torch.Tensor) else value for value in values]
 
     def _call_get_inputs(self, seed: int, device: torch.device) -> Any:
         """Drawn on the device itself, since the largest tasks hold gigabytes; on the CPU where the file insists on it."""
