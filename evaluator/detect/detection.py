@@ -10,7 +10,7 @@ from tritonsmith.evaluator.detect.algorithms import (
 )
 from tritonsmith.evaluator.detect.bounds import find_bound
 from tritonsmith.evaluator.detect.convolutions import find_direct_convolution
-from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents
+from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents, read_shared_buffers
 from tritonsmith.evaluator.detect.library import find_library_work
 from tritonsmith.evaluator.detect.loops import find_loop_traits
 from tritonsmith.evaluator.detect.observed import compare_sharing, find_observed_waits, note_iterations
@@ -66,7 +66,7 @@ def _detect(
     walks: dict[str, KernelWalk] = {}
     for name, node in index.find_kernels(str(call.kernel) for call in launches).items():
         known, calls = _facts_of(name, facts), [call for call in launches if call.kernel == name]
-        walk = walks[name] = walk_kernel(index, node, read_constants(index, name, calls, known))
+        walk = walks[name] = walk_kernel(index, node, read_constants(index, name, calls, known), read_shared_buffers(index, calls))
         found = _find_kernel_traits(host.values, walk, known, calls, hardware)
         hits += found
         codes.append(

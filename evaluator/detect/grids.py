@@ -113,6 +113,15 @@ def _read_extents(values: HostValues, node: ast.expr, frame: Frame) -> tuple[int
     if isinstance(node, ast.Name):
         found = (_read_extents(values, value, where) for value, where in values.find_definitions(node, frame))
         return next((extents for extents in found if extents is not None), None)
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+        left, right = (_read_extents(values, side, frame) for side in (node.left, node.right))
+        return None if left is None or right is None else left + right
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant):
+        part, times = _read_extents(values, node.left, frame), node.right.value
+        return part * times if part is not None and isinstance(times, int) else None
+    if isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == "shape" and isinstance(node.slice, ast.Slice):
+        first, last = node.slice.lower, node.slice.upper
+        return (None,) * last.value if first is None and isinstance(last, ast.Constant) and isinstance(last.value, int) else None
     if not isinstance(node, ast.Tuple | ast.List):
         return None
     return tuple(extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else None for extent in node.elts)
@@ -145,6 +154,17 @@ def read_constants(index: KernelSource, name: str, launches: Sequence[Call], kno
     if known is not None:
         found |= known.constexprs
     return {key: value for key, value in found.items() if value is not None}
+
+
+def read_shared_buffers(index: KernelSource, launches: Sequence[Call]) -> dict[str, str]:
+    """Parameters that a launch gives the same name as an earlier one."""
+    found: dict[str, str] = {}
+    for call in launches:
+        first: dict[str, str] = {}
+        for parameter, value in read_launch_arguments(index, call).items():
+            if isinstance(value, ast.Name | ast.Attribute) and (other := first.setdefault(ast.unparse(value), parameter)) != parameter:
+                found[parameter] = other
+    return found
 
 
 def _read_number(index: KernelSource, node: ast.expr) -> int | None:

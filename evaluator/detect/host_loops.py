@@ -23,6 +23,8 @@ _VIEWS = (
     "movedim", "data",
 )  # fmt: skip
 """Methods of a tensor that give the same memory."""
+_GROWS = ("append", "appendleft", "insert")
+"""Methods that put something into a list."""
 _DEPTH = 12
 """Steps from an argument to the tensor that it names."""
 
@@ -264,8 +266,10 @@ class LoopView:
         done: set[str] = set()
         for statement in self.loop.body:
             parts = list(ast.walk(statement))
-            read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)}
-            written = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Store)}
+            called = [part.func for part in parts if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
+            grown = [method.value for method in called if method.attr in _GROWS]
+            read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part not in grown}
+            written = {part.id for part in parts if isinstance(part, ast.Name) and (isinstance(part.ctx, ast.Store) or part in grown)}
             carried |= read - done
             done |= written
         return carried & done

@@ -177,7 +177,7 @@ class TimeLoops:
                 by_name = [word.value for word in over.keywords if word.arg != "dim"]
                 sizes = (over.args[1:] if ast.unparse(over.func.value) == "torch" else over.args) or by_name
                 if method == "split":
-                    return bool(sizes) and _number(sizes[0]) == 1 and self.tensors.is_input(over, frame)
+                    return bool(sizes) and _is_all_ones(sizes[0]) and self.tensors.is_input(over, frame)
                 return bool(sizes) and not isinstance(sizes[0], ast.Constant) and self.tensors.is_extent(sizes[0], frame)
             if method in ("items", "values"):
                 return self._gives_steps(over.func.value, frame, depth - 1)
@@ -273,6 +273,15 @@ def _is_one(step: ast.expr) -> bool:
 
 def _number(node: ast.expr) -> int:
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else 0
+
+
+def _is_all_ones(node: ast.expr) -> bool:
+    """Whether pieces are one step long: 1, [1, 1, 1], [1] * n."""
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        return any(isinstance(side, ast.List | ast.Tuple) and _is_all_ones(side) for side in (node.left, node.right))
+    if isinstance(node, ast.List | ast.Tuple):
+        return all(_number(one) == 1 for one in node.elts)
+    return _number(node) == 1
 
 
 def _find_picks(place: ast.expr) -> Iterator[ast.expr]:

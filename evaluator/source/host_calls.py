@@ -13,7 +13,9 @@ from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
 
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 """The classes of HostLoop."""
-_BY_ELEMENT = ("functools.", "itertools.", "torch.vmap", "torch.func.")
+_CALLING = ("submit", "map", "starmap", "apply", "apply_async")
+"""Methods of pools that call a function which they are given."""
+_BY_ELEMENT = ("functools.", "itertools.", "torch.vmap", "torch.func.", ".map", ".starmap", ".apply")
 """What calls a function with elements of what it is given beside it."""
 
 
@@ -153,6 +155,7 @@ class HostCalls:
         Python's own functions such as map call them with elements of that.
         """
         names = [thing.name for thing in things if thing.kind in (ThingKind.OUTSIDE, ThingKind.MADE) and thing.name not in LOOKING]
+        names += [f".{thing.name}" for thing in things if thing.kind is ThingKind.METHOD and thing.name in _CALLING]
         whole = any("." in name and not name.startswith(_BY_ELEMENT) for name in names)
         met: set[int] = set()
         for place, argument in enumerate([*node.args, *(word.value for word in node.keywords)] if names else ()):
@@ -164,8 +167,8 @@ class HostCalls:
                         yield function, handed
 
 
-def find_recursion(function: Routine) -> ast.While | None:
-    """A function that calls itself with a parameter one further, as the loop that this amounts to."""
+def find_recursion(function: Routine) -> ast.For | ast.While | None:
+    """A function that calls itself with a parameter one further, or with the rest of a sequence, as the loop that this amounts to."""
     if isinstance(function, ast.Lambda):
         return None
     names = [argument.arg for argument in function.args.args if argument.arg != "self"]
@@ -175,10 +178,14 @@ def find_recursion(function: Routine) -> ast.While | None:
         given = dict(zip(names, part.args, strict=False)) | {word.arg or "": word.value for word in part.keywords}
         changed = {name: value for name, value in given.items() if name in names and ast.unparse(value) != name}
         for name, value in changed.items():
-            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
+            handed = [ast.Assign([ast.Name(other, ast.Store())], left) for other, left in changed.items() if other != name]
+            loop: ast.For | ast.While | None = None
+            if ast.unparse(value) == f"{name}[1:]":
+                loop = ast.For(ast.Name(f"{name}[0]", ast.Store()), ast.Name(name, ast.Load()), [*function.body, *handed], [])
+            elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
                 if ast.unparse(value.left) == name and isinstance(value.right, ast.Constant):
                     step = ast.AugAssign(ast.Name(name, ast.Store()), value.op, value.right)
-                    handed = [ast.Assign([ast.Name(other, ast.Store())], left) for other, left in changed.items() if other != name]
                     loop = ast.While(ast.Constant(True), [*function.body, *handed, step], [])
-                    return ast.fix_missing_locations(ast.copy_location(loop, function))
+            if loop is not None:
+                return ast.fix_missing_locations(ast.copy_location(loop, function))
     return None

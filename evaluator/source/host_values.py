@@ -9,7 +9,7 @@ import ast
 from collections.abc import Iterable, Iterator
 
 from tritonsmith.evaluator.source.host_members import Members, bind
-from tritonsmith.evaluator.source.host_names import Names
+from tritonsmith.evaluator.source.host_names import Names, has_decorator
 from tritonsmith.evaluator.source.host_results import find_outside_result
 from tritonsmith.evaluator.source.host_things import Frame, Thing, ThingKind
 from tritonsmith.evaluator.source.kernel_file import KernelSource
@@ -190,6 +190,10 @@ class HostValues:
         else:
             for base in self.find(node.value, frame):
                 if base.kind is ThingKind.OBJECT:
+                    method = self.index.find_methods(base.name).get(node.attr)
+                    if method is not None and has_decorator(method, "property", "cached_property"):
+                        inside = Frame(method, base.name, maker=base)
+                        values += [(value, inside) for value in self.names.read_results(method)[0]]
                     found = self.names.find_attribute_values(base.name, node.attr)
                     values += [(value, self.members.enter_method(base, base.name, method)) for value, method in found]
         for value, where in values if depth > 0 else ():

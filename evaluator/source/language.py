@@ -79,7 +79,7 @@ class Language:
         if name == "advance" and len(node.args) > 1:
             return self.places.evaluate_advance(arguments[0], node.args[1], env, signature)
         self._note_call(name, node, env)
-        if name == "where" and values:
+        if name == "where" and any(value.carried or value.reads for value in values[1:]):  # else a step function
             values = [_choose_by(values[0]), *values[1:]]
         result = union(*values, signature=signature, roots=False)
         self._notes.note_softmax(name, node, env, result)

@@ -41,21 +41,25 @@ _MAX_DEPTH = 6
 """Helpers within helpers that are entered; deeper ones only pass on what their arguments depend on."""
 
 
-def walk_kernel(index: KernelSource, node: ast.FunctionDef, constants: Mapping[str, object] | None = None) -> KernelWalk:
+def walk_kernel(
+    index: KernelSource, node: ast.FunctionDef, constants: Mapping[str, object] | None = None, same: Mapping[str, str] | None = None
+) -> KernelWalk:
     """Facts of one kernel.
 
     Args:
         index: the file.
         node: the kernel.
         constants: values of parameters where a launch shows them.
+        same: parameters that a launch gives the buffer of another one, with that one's name.
     """
     facts = KernelWalk(node.name, node.lineno)
     scalars = _scalar_parameters(node)
     env: Env = {}
     for parameter in get_parameters(node):
         name, known = parameter.arg, (constants or {}).get(parameter.arg)
-        form = make_number(known) if isinstance(known, int) and not isinstance(known, bool) else make_symbol("parameter", name)
-        env[name] = Value(hash(("parameter", name)), roots=frozenset() if name in scalars else frozenset({name}), form=form)
+        whole = name if name in scalars else (same or {}).get(name, name)
+        form = make_number(known) if isinstance(known, int) and not isinstance(known, bool) else make_symbol("parameter", whole)
+        env[name] = Value(hash(("parameter", name)), roots=frozenset() if name in scalars else frozenset({whole}), form=form)
     Walker(index, facts).walk_function(node, env, ())
     return facts
 
