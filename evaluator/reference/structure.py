@@ -53,7 +53,7 @@ class Structure:
 def find_shared(tensors: Sequence[torch.Tensor], others: Iterable[torch.Tensor]) -> tuple[int, ...]:
     """Numbers of the tensors that lie in the memory of others; tensors without elements lie nowhere."""
     places = {_find_memory(tensor) for tensor in others} - {0}
-    return tuple(number for number, tensor in enumerate(tensors) if _find_memory(tensor) in places)
+    return () if not places else tuple(number for number, tensor in enumerate(tensors) if _find_memory(tensor) in places)
 
 
 def _find_memory(tensor: torch.Tensor) -> int:

@@ -6,6 +6,7 @@ baselines and the candidate alike. So calls can be repeated and taken again, and
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -13,7 +14,8 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import is_fake
 
-from tritonsmith.evaluator.reference.module import flatten
+from tritonsmith.evaluator.reference.module import flatten, list_tensors
+from tritonsmith.evaluator.reference.structure import find_shared
 
 
 def _holder(model: nn.Module, name: str) -> tuple[dict[str, Any], str]:
@@ -57,6 +59,10 @@ class UpdatedBuffers:
             for found, (tensor, version, values) in zip(now, kept, strict=True)
         ]
 
+    def part_from(self, result: Any) -> Any:
+        """What forward returned, in memory of its own where it lies in these tensors, as it must before they are set back."""
+        return copy.deepcopy(result) if find_shared(list_tensors(result), [*self._tensors, *self.read()]) else result
+
     def set_back(self) -> None:
         """Put the tensors back, with the values that calls start from."""
         with torch.no_grad():
@@ -70,7 +76,7 @@ def run_whole(model: nn.Module, arguments: Sequence[Any], updates: Sequence[str]
     buffers = UpdatedBuffers(model, updates)
     with torch.no_grad():
         result = model(*arguments)
-    found = [tensor.clone() for tensor in buffers.read()]
+    found, result = [tensor.clone() for tensor in buffers.read()], buffers.part_from(result)
     buffers.set_back()
     return result, found
 
@@ -94,9 +100,11 @@ def find_updates(model: nn.Module, forward: Callable[[], Any]) -> tuple[Any, dic
     names = [name for name, value in known.items() if isinstance(value, torch.Tensor) and name not in parameters]
     buffers = UpdatedBuffers(model, names)
     result = forward()
-    statistics = _list_statistics(model) if any(is_fake(value) for value in known.values()) else set()
+    faked = any(is_fake(value) for value in known.values())
+    statistics = _list_statistics(model) if faked else set()
     changed = [found or name in statistics for name, found in zip(names, buffers.list_changed(), strict=True)]
     found = {name: value.clone() for name, value, is_new in zip(names, buffers.read(), changed, strict=True) if is_new}
+    result = result if faked else buffers.part_from(result)
     buffers.set_back()
     return result, found
 

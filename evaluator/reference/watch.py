@@ -145,7 +145,7 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
 
     Raises TaskError.
     """
-    watch, before, places = ForwardWatch(), KeptState(model), _list_places(arguments)
+    watch, before, places, lent = ForwardWatch(), KeptState(model), _list_places(arguments), set[int]()
 
     def forward() -> Any:
         with watch:
@@ -153,6 +153,7 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
         for number, (first, now) in enumerate(zip(places, _list_places(arguments), strict=True)):
             if first != now:
                 raise reference.refuse_forward(_MOVES_ARGUMENT.format(number + 1))
+        lent.update(_list_lent(model, arguments, result))
         return result
 
     if reference.task.mode == "train":
@@ -175,9 +176,13 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
                 outputs, lambda: flatten(reference.forward(model, arguments)), lambda: reference.refuse_forward(why), _EQUAL
             )
     precision = find_class(arguments, model.state_dict().values(), outputs, watch)
+    return WatchedForward(outputs, updates, precision, describe(result), tuple(sorted(lent)))
+
+
+def _list_lent(model: nn.Module, arguments: list[Any], result: Any) -> tuple[int, ...]:
     held = [tensor for module in model.modules() for tensor in (*module.parameters(False), *(one for _, one in list_held(module)))]
     held += [argument for argument in arguments if isinstance(argument, torch.Tensor)]
-    return WatchedForward(outputs, updates, precision, describe(result), find_shared(list_tensors(result), held))
+    return find_shared(list_tensors(result), held)
 
 
 def _list_places(arguments: list[Any]) -> list[tuple[Any, ...]]:

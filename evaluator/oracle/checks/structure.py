@@ -124,15 +124,15 @@ class StructureCheck:
             if _is_near(_read(given), [_read(own[place])], _read(right[place]), share):
                 continue
             if not moved:  # only where something differs
-                moved = [self._move(tensors) for _ in range(_MOVES)]
+                moved = [found for _ in range(_MOVES) for found in self._move(tensors)]
             if not _is_near(_read(given), [_read(found[place]) for found in (own, *moved)], _read(right[place]), share):
                 told = f"forward returns the number {given.text}{where}, the reference returns {own[place].text}"
                 raise RunnerFault(Status.INACCURATE, told)
 
-    def _move(self, tensors: list[torch.Tensor]) -> list[Structure]:
-        """The oracle's numbers on inputs that are moved by a few units of the last place."""
+    def _move(self, tensors: list[torch.Tensor]) -> list[list[Structure]]:
+        """The reference's and the oracle's numbers on inputs that are moved by a few units of the last place."""
         step = _STEPS.get(self._loaded.task.precision.arithmetic, self._loaded.arithmetic.half_step)
-        return _list_numbers(_run_reference(self._loaded, move_values(tensors, step))[1])
+        return [_list_numbers(found) for found in _run_reference(self._loaded, move_values(tensors, step))]
 
 
 def pair_parts(given: Structure, wanted: Structure, place: str = "") -> Iterator[Pair]:
@@ -214,7 +214,7 @@ def _read(number: Structure) -> complex:
 
 
 def _is_near(given: complex, seen: list[complex], right: complex, share: float) -> bool:
-    """Whether a number is right: `seen` has what the reference gives, and what the oracle gives on moved inputs."""
+    """Whether a number is right: `seen` has what the reference gives, also on moved inputs, and the oracle there."""
     own = seen[0]
     if isinstance(own, int):
         real = [int(one.real) for one in (*seen, right) if cmath.isfinite(one)]

@@ -82,6 +82,21 @@ def test_an_element_that_rounding_changes_in_the_reference_may_change(tmp_path: 
     task.close()
 
 
+def test_a_returned_buffer_has_the_value_that_the_call_leaves(tmp_path: Path) -> None:
+    """Calls begin with the values of before. What forward returned must not go back to them, and the next call may change it."""
+    path = tmp_path / "task.py"
+    norm = "    def __init__(self):\n        super().__init__()\n        self.norm = nn.BatchNorm1d(8)\n\n    def forward"
+    source = CACHE.replace("return caches[1].sum(1)", "return self.norm(x), self.norm.running_mean")
+    path.write_text(source.replace("    def forward", norm))
+    task = LoadedTask(load_task(path, mode="train"), named_card("h200"), "cpu")
+    assert task.lent == (1,) and "norm.running_mean" in task.updates
+    tensors = task.draw("own")
+    outputs = task.reference_outputs(tensors, IEEE)
+    assert torch.equal(outputs[1], outputs[2 + task.updates.index("norm.running_mean")]) and bool(outputs[1].any())
+    assert judge_outputs(task, tensors, outputs).meets(IEEE)
+    task.close()
+
+
 @pytest.mark.parametrize("change", ["x.t_()", "x.unsqueeze_(0)", "x.data = torch.exp(x)"])
 def test_an_argument_that_gets_another_shape_or_memory_is_refused(tmp_path: Path, change: str) -> None:
     path = tmp_path / "task.py"
