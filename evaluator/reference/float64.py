@@ -30,6 +30,7 @@ class InFloat64:
     """Makes forwards of a module in float64 stay there.
 
     What the first forward shows about the code holds for later ones: where it never leaves float64 they run without the detour.
+    Numbers of Python become float64 in any case: `torch.full(n, torch.finfo(x.dtype).min)` fits no other type.
     """
 
     def __init__(self) -> None:
@@ -38,12 +39,14 @@ class InFloat64:
     @contextlib.contextmanager
     def __call__(self) -> Iterator[None]:
         """Around one forward."""
-        if self._needed is False:
-            yield
-            return
+        kept = torch.get_default_dtype()
+        torch.set_default_dtype(torch.float64)
         widen = _Widen()
-        with widen:
-            yield
+        try:
+            with widen if self._needed is not False else contextlib.nullcontext():
+                yield
+        finally:
+            torch.set_default_dtype(kept)
         self._needed = bool(self._needed) or widen.used
 
 

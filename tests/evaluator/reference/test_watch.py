@@ -164,3 +164,13 @@ def test_a_forward_that_casts_stays_in_float64() -> None:
         y = model.linear(x)[None]
         right = torch.softmax(torch.softmax(y @ y.mT / 32**0.5, -1) @ y, -1)
     assert found.dtype == torch.float64 and torch.allclose(found, right, rtol=1e-12)
+
+
+def test_numbers_without_a_type_are_float64() -> None:
+    """So a mask of the least number of the input's type can be made, as models of language do; also where no cast needs a detour."""
+    x, inside = torch.zeros(2, dtype=torch.float64), InFloat64()
+    for _ in range(2):
+        with inside():
+            masks = torch.full((2,), torch.finfo(x.dtype).min), torch.tensor(torch.finfo(x.dtype).min)
+            assert all(one.isfinite().all() and one.dtype is torch.float64 for one in masks)
+    assert torch.get_default_dtype() is torch.float32
