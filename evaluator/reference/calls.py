@@ -28,6 +28,7 @@ from tritonsmith.evaluator.reference.nodes import (
     encode_argument,
     find_line,
     is_library_module,
+    list_arguments,
     list_specs,
     qualified_name,
     read_constant,
@@ -42,6 +43,7 @@ _OPERATORS = {
     "add": "add", "sub": "sub", "mul": "mul", "div": "truediv", "pow": "pow", "matmul": "matmul", "neg": "neg",
     "gt": "gt", "lt": "lt", "ge": "ge", "le": "le", "eq": "eq", "ne": "ne", "__eq__": "eq", "__ne__": "ne",
     "__floordiv__": "floordiv", "__mod__": "mod", "remainder": "mod", "__invert__": "invert", "__and__": "and_", "__or__": "or_",
+    "__iand__": "iand", "__ior__": "ior", "__ixor__": "ixor", "__ilshift__": "ilshift", "__irshift__": "irshift",
     "__xor__": "xor", "__lshift__": "lshift", "__rshift__": "rshift", "__getitem__": "getitem", "__setitem__": "setitem",
 }  # fmt: skip
 """Methods by which torch carries out an operator; which of the two the code wrote cannot be told apart."""
@@ -119,7 +121,7 @@ class _CallRecorder(TorchFunctionMode):
         self.transformed: int | None = None
         """The first line that works on the tensors of torch.vmap and its kin, which show neither their whole shapes nor values."""
         self._model, self._costs, self._file = model, costs, file
-        self._values = _Values(model, self._add)
+        self._values = _Values(model, self._add, costs.lifted)
         self._modules: list[str] = []
         """Paths of the modules whose forward runs, innermost last."""
         costs.take_unclaimed = self._take_unclaimed
@@ -212,7 +214,7 @@ class _CallRecorder(TorchFunctionMode):
             op=op,
             target=target,
             module=self._modules[-1] if self._modules else "",
-            args=tuple(map(self._encode, args)),
+            args=tuple(map(self._encode, list_arguments(target, args))),
             kwargs={key: self._encode(value) for key, value in kwargs.items()},
             outputs=list_specs(result),
             **fields,
@@ -236,10 +238,11 @@ class _Values:
     Args:
         model: its parameters, buffers and other tensors become nodes where something reads them.
         add: adds a node and returns its name.
+        lifted: real tensors by the fake ones that the code made of numbers.
     """
 
-    def __init__(self, model: nn.Module, add: Callable[[OpNode], str]) -> None:
-        self._add = add
+    def __init__(self, model: nn.Module, add: Callable[[OpNode], str], lifted: Mapping[torch.Tensor, torch.Tensor]) -> None:
+        self._add, self._lifted = add, lifted
         self._made: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
         """By tensor: the name of a node, and the way to the tensor in what the node returned."""
         self._held: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
@@ -294,7 +297,7 @@ class _Values:
         if value not in self._made:
             path = self._held.get(value)
             name = _CONSTANT if path is None else path
-            known = read_constant(value) if path is None else None
+            known = read_constant(self._lifted.get(value, value)) if path is None else None
             attributes = {} if known is None else {"value": known}
             made = self._add(
                 OpNode(name=name.replace(".", "_"), op="get_attr", target=name, outputs=list_specs(value), attributes=attributes)

@@ -21,6 +21,7 @@ from tritonsmith.evaluator.reference.nodes import (
     encode_argument,
     find_line,
     is_library_module,
+    list_arguments,
     list_specs,
     qualified_name,
     read_constant,
@@ -158,12 +159,13 @@ class _Run(fx.Interpreter):
 
 def _make_node(model: nn.Module, node: fx.Node, run: _Run) -> OpNode:
     module = model.get_submodule(str(node.target)) if node.op == "call_module" else None
+    target = node.target if isinstance(node.target, str) else qualified_name(node.target)
     made = OpNode(
         name=node.name,
         op=node.op,
-        target=node.target if isinstance(node.target, str) else qualified_name(node.target),
+        target=target,
         module=_find_module(node),
-        args=tuple(encode_argument(_show_records(value), _refer) for value in node.args),
+        args=tuple(encode_argument(_show_records(value), _refer) for value in list_arguments(target, node.args)),
         kwargs={name: encode_argument(_show_records(value), _refer) for name, value in node.kwargs.items()},
         outputs=run.outputs[node.name],
         line=node.meta.get(_LINE, 0),

@@ -7,7 +7,7 @@ import inspect
 import math
 import operator
 import sys
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from types import FrameType
 from typing import Any
 
@@ -158,6 +158,13 @@ def name_fields(value: Any) -> tuple[str, ...]:
         return tuple(getattr(value, "_fields", ()))
     is_record = dataclasses.is_dataclass(value) and not isinstance(value, type)
     return tuple(field.name for field in dataclasses.fields(value)) if is_record else ()
+
+
+def list_arguments(target: str, args: Sequence[Any]) -> tuple[Any, ...]:
+    """The arguments of a call; the index of `x[[0, 2]]` as that of `x[[0, 2],]`, since a node has lists in place of tuples."""
+    if target in ("_operator.getitem", "_operator.setitem") and len(args) > 1 and isinstance(args[1], list):
+        return (args[0], (args[1],), *args[2:])
+    return tuple(args)
 
 
 def encode_argument(value: Any, refer: Callable[[Any], str | None]) -> Any:

@@ -22,6 +22,7 @@ from torch.nn.utils.rnn import PackedSequence
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from tritonsmith.evaluator.operator_cost import OperatorCost
 
@@ -128,6 +129,8 @@ class CostRecorder(TorchDispatchMode):
         """Above 0 while somebody who records calls waits for the costs of one."""
         self.take_unclaimed: Unclaimed | None = None
         """Gets every operator that costs something and that nobody claims."""
+        self.lifted: WeakTensorKeyDictionary = WeakTensorKeyDictionary()
+        """By fake tensor that the code makes of numbers, as `torch.Tensor` does: the real one, which still knows them."""
         self._steps = Steps(0, 0)
         self._muted = 0
         self._deadline = deadline
@@ -155,6 +158,8 @@ class CostRecorder(TorchDispatchMode):
             self.claimed -= 1
         if isinstance(result, bool | int | float | complex) and _reads_values(func, args):
             self.value_reads += 1
+        if func is torch.ops.aten.lift_fresh.default and is_fake(result) and not is_fake(args[0]):
+            self.lifted[result] = args[0]
         if not self._muted and not _is_free(func):
             self.costs.append(_operator_cost(func, args, kwargs, result))
             if not self.claimed and self.take_unclaimed is not None:
