@@ -17,7 +17,7 @@ PICKED = ("getitem", "select", "narrow", "expand", "expand_as", "diagonal", "get
 SAME = ("detach", "contiguous", "alias", "to", "type", "type_as", "float", "half", "bfloat16", "double", "requires_grad_", "dropout",
         "nn.Identity", "nn.Dropout", "nn.Flatten", "nn.Unflatten")  # fmt: skip
 """Calls that may return the tensor that they are given."""
-_WRITING = ("iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod", "iand", "ior", "ixor", "setitem")
+_WRITING = ("iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod", "iand", "ior", "ixor", "ilshift", "irshift", "setitem")
 _ENDING = ("and_", "or_", "requires_grad_")
 """Names that end like a write and are none."""
 
@@ -25,6 +25,11 @@ _ENDING = ("and_", "or_", "requires_grad_")
 def name_call(node: OpNode) -> str:
     """What a node calls, without where that is from: `add`, `nn.ReLU`."""
     return f"nn.{node.module_type}" if node.op == "call_module" else node.target.rpartition(".")[2]
+
+
+def shows_other(node: OpNode) -> bool:
+    """Whether a node may give another node's elements as they lie in memory, and no copy of them, which takes a launch."""
+    return not node.launches and name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME)
 
 
 def is_write(node: OpNode) -> bool:
@@ -51,7 +56,7 @@ def list_given_writes(nodes: Iterable[OpNode]) -> tuple[str, ...]:
         source = refer(node)
         if node.op == "placeholder":
             family[node.name] = node.name
-        elif source in family and (name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME) or is_write(node)):
+        elif source in family and (shows_other(node) or is_write(node)):
             family[node.name] = family[source]
             if is_write(node):
                 found[family[source]] = None
@@ -67,8 +72,7 @@ def find_overwritten(nodes: Iterable[OpNode]) -> OpNode | None:
         if any(name in stale for name in node.references):
             return node
         source = refer(node)
-        shows = name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME)
-        if source is not None and (shows or is_write(node)):
+        if source is not None and (shows_other(node) or is_write(node)):
             family[node.name] = family.get(source, source)
         if source is not None and is_write(node):
             maker = family[node.name]

@@ -366,5 +366,5 @@ def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[s
 
 
 def strip_node(node: OpNode) -> OpNode:
-    """A node without what only messages and analyses need."""
-    return node.model_copy(update={"line": 0, "module": "", "flops": 0.0, "bytes": 0.0, "launches": 0})
+    """A node without what only messages and analyses need; its launches say whether it copies what it may as well show."""
+    return node.model_copy(update={"line": 0, "module": "", "flops": 0.0, "bytes": 0.0, "launches": min(1, node.launches)})

@@ -331,4 +331,14 @@ UNSEEN = [
         "torch.randn(4, dtype=torch.cfloat)",
         arguments="x, y, cache, h, z",
     ),
+    RegionCase(
+        "rims that a word says, places in lists, and copies that are written",
+        "y = self.d(x).relu(); z = y.transpose(2, 3).contiguous(); z[..., [0, 2]] += 1.0; z[[0, 1]] = z[[1, 0]] * 2; "
+        "z[[0, 1], [2, 0]] = 0.5; "
+        "k = n.clone(); k ^= 5; k <<= 1; return self.c(x).relu(), y, z, k, torch.stack([x, x * 2], axis=-1).amax(axis=1, keepdims=True)",
+        "torch.randn(2, 3, 9, 8), torch.randint(0, 99, (7,))",
+        init="self.c = nn.Conv2d(3, 4, (4, 3), padding='same', dilation=(1, 2), padding_mode='replicate'); "
+        "self.d = nn.Conv2d(3, 4, (2, 3), padding='same', padding_mode='circular')",
+        arguments="x, n",
+    ),
 ]

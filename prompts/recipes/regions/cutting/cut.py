@@ -288,6 +288,11 @@ class Cutter(CutState):
         self._note(region, product.right, region.right)
         return region
 
+    def _needs(self, value: Tensor, region: RowRegion) -> bool:
+        """Whether a value is made of what a region finds: programs that share rows know that only when all of them are done."""
+        _, below = list_below(value, lambda one: self._is_read(one, region))
+        return any(self._places.get(id(one)) is region for one in below)
+
     def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
         """A region along the same rows that reads the same tensors, and that this anchor may join."""
         space = anchor_space(anchor)
@@ -297,6 +302,7 @@ class Cutter(CutState):
             if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
                 near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)
                 free = not any(isinstance(one, Scan) for one in region.anchors)
+                free = free and not (region.split and self._needs(anchor.source, region))
                 if near and free and self._fits(anchor.source, anchor_coordinates(anchor)[0], region):
                     return region
         return None

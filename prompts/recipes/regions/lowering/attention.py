@@ -39,7 +39,7 @@ scores in memory cost less than that."""
 _NARROW = 256
 """The same where no softmax stands between the products: then they may as well be two layers of a network."""
 _MOST_FORMULAS = 16
-"""Elementwise values between the products."""
+"""Elementwise values between the products that are made of the first one. Long calculations of a bias or a mask are stored ahead."""
 _PRODUCT = re.compile(r"\(?(?:\{0\} @ \{1\}|torch\.(?:matmul|bmm)\(\{0\}, \{1\}|\{0\}\.(?:matmul|bmm)\(\{1\})\)")
 _HIDES = re.compile(r'tl\.where\(\{(\d)\}, float\("-inf"\), \{(\d)\}\)')
 _SHOWS = re.compile(r'tl\.where\(\{(\d)\}, \{(\d)\}, float\("-inf"\)\)')
@@ -181,7 +181,7 @@ def _find_product(score: Tensor, heads: int, queries: int, keys: int) -> Library
     if count(score.shape) != heads * queries * keys:
         return None
     found: LibraryCall | None = None
-    formulas: set[int] = set()
+    formulas: dict[int, Tensor] = {}
     numbers: list[AnchorResult] = []
     seen = set()
     todo = [(score, unravel(place, score.shape))]
@@ -194,11 +194,13 @@ def _find_product(score: Tensor, heads: int, queries: int, keys: int) -> Library
             if found not in (None, value) or ravel(at, value.shape) != place or value.shape[-1] != keys:
                 return None
             found = value
-        formulas |= {id(value)} if isinstance(value, Formula) and value.inputs else set()
+        formulas |= {id(value): value} if isinstance(value, Formula) and value.inputs else {}
         numbers += [value] if isinstance(value, AnchorResult) else []
         todo += [(read.value, read.at) for read in list_reads(value, at)]
-    streamed = found is not None and not any(_is_made_of(one, found) for one in numbers)
-    return found if streamed and len(formulas) <= _MOST_FORMULAS else None
+    if found is None or any(_is_made_of(one, found) for one in numbers):
+        return None
+    few = len(formulas) <= _MOST_FORMULAS or sum(_is_made_of(one, found) for one in formulas.values()) <= _MOST_FORMULAS
+    return found if few else None
 
 
 def _is_made_of(value: Tensor, other: Tensor) -> bool:

@@ -62,7 +62,9 @@ def _convolve(call: NodeCall) -> Lowered:
     stride, padding, dilation, groups = _read_window(call, axes, transposed=False)
     mode = call.option(-1, "padding_mode", "zeros")
     if mode != "zeros":
-        source, padding = pad_by_itself(source, (0, 0, *padding), (0, 0, *padding), mode), (0,) * axes
+        same = call.option(4, "padding", 0) == "same"  # an odd rim has its larger part behind
+        behind = [step * (size - 1) - rim for step, size, rim in zip(dilation, weight.shape[2:], padding, strict=True)] if same else padding
+        source, padding = pad_by_itself(source, (0, 0, *padding), (0, 0, *behind), mode), (0,) * axes
     outputs, window = call.shape[2:], weight.shape[2:]
     if weight.shape[1] == 1 and groups > 1:
         windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")

@@ -195,7 +195,8 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(_TESTS, _test),
     **dict.fromkeys(("clamp_min", "clamp_max"), _bound),
     **dict.fromkeys(("invert", "bitwise_not"), _invert),
-    **dict.fromkeys(("lshift", "rshift", "bitwise_left_shift", "bitwise_right_shift", "__lshift__", "__rshift__"), _shift),
+    **dict.fromkeys(("lshift", "rshift", "ilshift", "irshift", "__lshift__", "__rshift__"), _shift),
+    **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), _shift),
     "nan_to_num": _replace_special, "logit": _unsquash, "rsub": _subtract_from, "isclose": _compare_nearly,
     "float_power": _raise, "round": _round,
 }  # fmt: skip

@@ -42,6 +42,9 @@ def put(source: Tensor, keys: list[Any], value: Any) -> Tensor:
     masks = [one for one in keys if isinstance(one, Tensor)]
     if masks:
         return _put_where(source, keys, value)
+    listed = [place for place, one in enumerate(keys) if isinstance(one, list)]
+    if listed:
+        return _put_listed(source, keys, listed[0], value)
     parts, shape = _read_keys(source, keys)
     given = value if isinstance(value, Tensor) else constant(value, source.dtype)
     given = cast(as_type(given, source.dtype), source.dtype)
@@ -67,6 +70,26 @@ def put(source: Tensor, keys: list[Any], value: Any) -> Tensor:
     picked = [part for part in parts if not part.kept or part in partial]
     rest = tuple(part.length for part in parts if part not in picked)
     return _fill_places(made, source, picked, reshape(given, rest)) if picked else made
+
+
+def _put_listed(source: Tensor, keys: list[Any], place: int, value: Any) -> Tensor:
+    """`source[:, [0, 2]] = value`: each of the places that are written out gets its part. Raises NotCovered next to single places."""
+    listed = keys[place]
+    others = [one for one in keys if one is not listed]
+    plain = all(type(one) is int for one in listed) and all(_is_ellipsis(one) or isinstance(one, dict) and "slice" in one for one in others)
+    if not plain or not 0 < len(listed) <= MOST_PARTS:
+        raise NotCovered("at places that are written out")
+    _, shape = _read_keys(source, [{"slice": [None, None, None]} if one is listed else one for one in keys])
+    dots = next((number for number, one in enumerate(keys) if _is_ellipsis(one)), len(keys))
+    axis = place if place < dots else place - len(keys)
+    behind = len(shape) - axis % len(shape)
+    made = source
+    for number, one in enumerate(listed):
+        part = value
+        if isinstance(value, Tensor) and len(value.shape) >= behind:
+            part = pick(value, len(value.shape) - behind, number if value.shape[-behind] > 1 else 0)
+        made = put(made, [one if key is listed else key for key in keys], part)
+    return made
 
 
 def _fill_places(made: Tensor, source: Tensor, picked: list[_Part], given: Tensor) -> Tensor:

@@ -59,6 +59,9 @@ _LOGIC = {
     "xor": "^",
     "bitwise_and": "&",
     "bitwise_or": "|",
+    "iand": "&",
+    "ior": "|",
+    "ixor": "^",
 }
 _LONG = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "not_equal": "ne", "and_": "bitwise_and",
          "or_": "bitwise_or", "xor": "bitwise_xor", "LogSigmoid": "logsigmoid", "arcsin": "asin", "arccos": "acos"}  # fmt: skip

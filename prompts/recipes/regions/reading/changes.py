@@ -14,10 +14,7 @@ from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula, sele
 from tritonsmith.prompts.recipes.regions.lowering.views import embed_diagonal, permute, reshape
 from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
 from tritonsmith.prompts.recipes.regions.values.tensors import Held, Position, Tensor, TensorView
-from tritonsmith.prompts.recipes.writes import PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer
-
-_UNSURE = ("reshape", "flatten", "reshape_as", "ravel", "contiguous")
-"""Calls that copy a tensor whose elements do not lie in order."""
+from tritonsmith.prompts.recipes.writes import PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer, shows_other
 
 
 def is_overwritten(held: OpNode, nodes: Sequence[OpNode]) -> bool:
@@ -44,7 +41,7 @@ class Aliases:
     def note(self, node: OpNode) -> None:
         """Note what a node shows, if it makes no tensor of its own."""
         name, source = name_call(node), refer(node)
-        if source is None or is_write(node):
+        if source is None or is_write(node) or not shows_other(node):
             return
         value, given = self._made[node.name], self._made.get(source)
         if name in SAME and value is given:
@@ -63,7 +60,6 @@ class Aliases:
         while root in self._shown:
             path.append((root, self._shown[root][1]))
             root = self._shown[root][0]
-        self._require_sure(node, root)
         for shown, via in path:
             source = self._made[self._shown[shown][0]]
             value = value if via is None else self._put_back(node, via, source, value)
@@ -82,13 +78,6 @@ class Aliases:
         while name in self._shown:
             name = self._shown[name][0]
         return name
-
-    def _require_sure(self, node: OpNode, root: str) -> None:
-        """Raise NoPlan where a node of the family may hold a copy, or show elements several times."""
-        for name, (source, via) in self._shown.items():
-            called = name_call(via) if via is not None else ""
-            if self._find_root(name) == root and called in _UNSURE and isinstance(self._made[source], TensorView):
-                raise NoPlan((f"{name_node(node)} in place next to a {called} that may copy", node))
 
     def _put_back(self, node: OpNode, via: OpNode, source: Any, value: Tensor) -> Any:
         """What a tensor becomes when a view of it gets a value."""

@@ -199,8 +199,12 @@ def _write_constructor(call: NodeCall) -> str:
 
 
 def _list_rims(node: OpNode) -> list[int]:
-    """Rims of a convolution as `F.pad` takes them: the last axis first, both sides of each. Raises NoPlan where they are words."""
+    """Rims of a convolution as `F.pad` takes them: the last axis first, both sides of each. Raises NoPlan where they are not known."""
     rims = node.attributes.get("padding")
+    if rims in ("same", "valid"):
+        sizes = zip(node.attributes["dilation"], node.attributes["kernel_size"], strict=True)
+        wholes = [step * (size - 1) if rims == "same" else 0 for step, size in sizes]
+        return [rim for whole in reversed(wholes) for rim in (whole // 2, whole - whole // 2)]
     if not isinstance(rims, list | tuple) or not all(isinstance(one, int) for one in rims):
         raise NoPlan((f"{name_node(node)} with padding_mode", node))
     return [rim for one in reversed(rims) for rim in (one, one)]

@@ -49,6 +49,8 @@ _ARITHMETIC: dict[str, Callable[..., Any]] = {
 """Calls on numbers, which follow from the sizes that the task has."""
 _MISREAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIteration, ZeroDivisionError)
 """What a file raises that did not foresee some argument. PyTorch then does the call, as for any other that is not covered."""
+_AS_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
+"""Names that torch takes for arguments besides its own; its calls that quantize have an axis of their own."""
 _DEVICE = "<device>"
 """What stands for a tensor's device among arguments; all tensors of a kernel lie on the same one."""
 
@@ -197,7 +199,13 @@ class ForwardReader:
         try:
             return put(self.made[held], keys, value)
         except NotCovered:
-            return put_by_call(self.made[held], keys, value, node)
+            return put_by_call(self.made[held], [self._hold_places(one) for one in keys], value, node)
+
+    def _hold_places(self, key: Any) -> Any:
+        """A key of an index; places that forward writes out as a tensor that the module keeps."""
+        if not isinstance(key, list) or not all(type(one) is int for one in key):
+            return key
+        return hold_constant(self.forward.constants, key, TensorSpec(shape=(len(key),), dtype="int64"), self.facts)
 
     def _take_input(self, node: OpNode) -> None:
         position = len(self.forward.inputs)
@@ -244,7 +252,8 @@ class ForwardReader:
             return args[0][args[1]]
         if node.target == "builtins.getattr" and isinstance(args[0], tuple) and args[1] in ("values", "indices"):
             return args[0][args[1] == "indices"]
-        kwargs = {key: self._resolve(one) for key, one in node.kwargs.items()}
+        names = _AS_NUMPY if "quantize" not in node.target else {}
+        kwargs = {names.get(key, key): self._resolve(one) for key, one in node.kwargs.items()}
         training = bool(node.attributes.get("training", self.training))  # of a module in a mode of its own
         call = NodeCall(
             node, self.facts, args, kwargs, training, self._member, self.called or (), self.parts, self.forward.updates,

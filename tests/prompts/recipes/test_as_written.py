@@ -1,0 +1,100 @@
+"""Forwards as their users write them: other names of arguments, indices, copies and constants."""
+
+import pytest
+
+from recipe_cases.regions import RegionCase
+from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.schema import Task
+from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
+from tritonsmith.prompts.recipes.regions.recipes import REGIONS
+from tritonsmith.prompts.recipes.regions.values.tensors import Formula, TensorView
+from tritonsmith.prompts.recipes.writes import list_given_writes
+
+
+def plan_of(forward: str, inputs: str = "torch.randn(4, 6)", **rest: str) -> RegionPlan:
+    task = Task(name="a_task", path="a_task.py", source=RegionCase("one", forward, inputs, **rest).source())
+    facts, _ = probe(task)
+    return read_regions(task.model_copy(update={"precision": facts.precision}), facts)
+
+
+def write(plan: RegionPlan) -> str:
+    recipe = REGIONS.recipes[0]
+    settings = recipe.defaults(plan, CARDS["h200"], plan.precision)
+    assert settings is not None
+    return recipe.render(plan, settings)
+
+
+ALIKE = {
+    "return torch.stack([x, x * 2], axis=-1)": "return torch.stack([x, x * 2], dim=-1)",
+    "return x.var(axis=1, keepdims=True)": "return x.var(dim=1, keepdim=True)",
+    "y = x * 2; y[[0, 2]] = 1.0; return y": "y = x * 2; y[0] = 1.0; y[2] = 1.0; return y",
+    "y = x * 2; y[..., [1]] = x[:, :1]; return y": "y = x * 2; y[..., 1] = x[:, 0]; return y",
+    "y = x * 2; y[:, [0, 3]] = x[:, :2]; return y": "y = x * 2; y[:, 0] = x[:, 0]; y[:, 3] = x[:, 1]; return y",
+}
+
+
+@pytest.mark.parametrize(("written", "plain"), ALIKE.items(), ids=ALIKE)
+def test_two_ways_to_write_the_same_lead_to_one_kernel(written: str, plain: str) -> None:
+    first, second = (write(plan_of(forward)).partition("class ModelNew")[0] for forward in (written, plain))
+    assert first == second
+
+
+def test_an_index_in_a_list_is_no_place_of_each_axis() -> None:
+    single, listed = (write(plan_of(f"y = x * 2; y[{index}] = 1.0; return y")) for index in ("0, 2", "[0, 2]"))
+    assert single != listed
+
+
+def test_places_of_several_axes_stay_a_call() -> None:
+    assert plan_of("y = x * 2; y[[0, 1], [2, 3]] = 0.0; return y + 1").calls == ("torch.index_put",)
+
+
+@pytest.mark.parametrize("operator", ["^=", "&=", "|=", "<<=", ">>="])
+def test_operators_on_bits_write_in_place(operator: str) -> None:
+    plan = plan_of(f"y = x + 1; z = y; y {operator} 3; return z", "torch.randint(0, 9, (7,))")
+    assert not plan.calls and isinstance(plan.forward.results, Formula) and plan.forward.results.template.split()[1] == operator[:-1]
+
+
+@pytest.mark.parametrize("copy", ["t().contiguous()", "t().reshape(24)", "t().flatten()", "double()"])
+def test_a_copy_that_is_written_leaves_its_tensor_as_it_was(copy: str) -> None:
+    kept, changed = plan_of(f"y = x * 2; z = y.{copy}; z += 1; return y, z").forward.results
+    assert isinstance(kept, Formula) and kept.name == "mul" and changed.name == "add"
+    assert not plan_of(f"z = x.{copy}; z += 1; return z").forward.written
+
+
+@pytest.mark.parametrize("view", ["contiguous()", "reshape(24)", "flatten()[3:]", "float()"])
+def test_a_view_that_is_written_changes_its_tensor(view: str) -> None:
+    task = Task(name="a_task", path="a_task.py", source=RegionCase("one", f"z = x.{view}; z += 1; return z", "torch.randn(4, 6)").source())
+    assert list_given_writes(probe(task)[0].ops) == ("x",)
+    kept, _ = plan_of(f"y = x * 2; z = y.{view}; z += 1; return y, z").forward.results
+    assert isinstance(kept, TensorView) or kept.name != "mul"
+
+
+def test_numbers_of_a_tensor_are_known_however_it_is_made() -> None:
+    """Also where torch.fx cannot follow a condition, and forward runs on tensors without values."""
+    plan = plan_of("w = torch.Tensor([0.5, 1.5, 2.5]).repeat(2); y = x * w.type_as(x) if x.sum().shape == () else x; return y")
+    assert "torch.tensor([0.5, 1.5, 2.5]" in write(plan)
+
+
+def test_rims_of_other_elements_may_be_said_by_a_word() -> None:
+    """Where there is an odd number of them, one more stands behind."""
+    init = "self.c = nn.Conv1d(8, 3, 4, padding='same', dilation=3, padding_mode='replicate').double()"
+    assert '[4, 5], mode="replicate"), weight=self.c.weight' in write(
+        plan_of("return self.c(x.tanh())", "torch.randn(2, 8, 12).double()", init=init)
+    )
+
+
+def test_a_sum_over_rows_that_programs_share_has_a_kernel_of_its_own() -> None:
+    """It needs what all of their programs find together."""
+    text = write(plan_of("return (F.layer_norm(x, (70000,)) * x.softmax(-1)).sum(-1)", "torch.randn(2, 70000)"))
+    assert text.count("def join_") == 2
+
+
+def test_a_long_calculation_of_a_bias_is_stored_ahead_of_attention() -> None:
+    steps = "; ".join(["b = torch.tanh(b * 0.5 + 0.1)"] * 9)
+    plan = plan_of(
+        f"b = self.b; {steps}; return (x @ x.mT + b).softmax(-1) @ x",
+        "torch.randn(2, 9, 8)",
+        init="self.b = nn.Parameter(torch.rand(9, 9))",
+    )
+    assert len(plan.attentions) == 1 and not plan.calls
