@@ -26,7 +26,7 @@ def find_one_axis_grid(
     """
     if known is None and takes_work_in_turn(walk):
         return None
-    if walk.waits or walk.pid_parts or len(walk.program_axes) > 1 and known is None:
+    if walk.waits or _parts_places(walk) or len(walk.program_axes) > 1 and known is None:
         return None
     if known is not None:
         programs = known.grid[0] * known.grid[1] * known.grid[2]
@@ -43,6 +43,11 @@ def find_one_axis_grid(
             nearest = "a full card, if that axis is long enough to fill it"
             return TraitHit(name=Trait.ONE_AXIS_GRID, line=call.node.lineno, evidence=text, nearest=nearest)
     return None
+
+
+def _parts_places(walk: KernelWalk) -> bool:
+    """Whether programs store at places that rest on parts of their number: it stands for two axes then."""
+    return any(not part.isdigit() for access in walk.accesses if access.kind == "store" for part in access.address.pids)
 
 
 def _keeps_axis_whole(walk: KernelWalk) -> bool:

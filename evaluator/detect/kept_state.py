@@ -46,11 +46,12 @@ def _find_kept(block: list[ast.stmt]) -> Iterator[str]:
     before: set[str] = set()
     done: set[str] = set()
     for statement in block:
-        places = [(text, part.ctx) for part in ast.walk(statement) if isinstance(part, ast.Name | ast.Attribute) and (text := _write(part))]
+        named = [part for part in ast.walk(statement) if isinstance(part, ast.Name | ast.Attribute | ast.Subscript)]
+        places = [(text, part.ctx) for part in named if (text := _write(part))]
         before |= {text for text, context in places if isinstance(context, ast.Load)} - done
         before |= {_write(part.target) for part in ast.walk(statement) if isinstance(part, ast.AugAssign)} - done
         done |= {text for text, context in places if isinstance(context, ast.Store)}
-    yield from (text for text in (before & done) - lazy if "." in text or text in lasting)
+    yield from (text for text in (before & done) - lazy if "." in text or "[" in text or text in lasting)
 
 
 def _find_set_if_missing(branch: ast.If) -> Iterator[ast.expr]:
@@ -63,7 +64,9 @@ def _find_set_if_missing(branch: ast.If) -> Iterator[ast.expr]:
 
 
 def _write(node: ast.AST) -> str:
-    """A name, or an attribute of one; empty for anything else."""
+    """A name, an attribute of one, or an entry of one by a constant key; empty for anything else."""
     if isinstance(node, ast.Name):
         return node.id
+    if isinstance(node, ast.Subscript) and isinstance(node.value, ast.Name) and isinstance(node.slice, ast.Constant):
+        return f"{node.value.id}[{node.slice.value!r}]"
     return f"{node.value.id}.{node.attr}" if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) else ""

@@ -231,7 +231,8 @@ def takes_work_in_turn(walk: KernelWalk) -> bool:
     """Whether programs take several pieces of work each, so that their number is free."""
     return any(
         loop.queue or _strides_over_programs(walk, loop) or _takes_share(walk, loop)
-        or not loop.updates and _takes_several_rows(walk, loop)  # else time steps, which lie side by side in memory as rows do
+        or not loop.updates and not any(_explain_memory(walk, loop)) and _takes_several_rows(walk, loop)
+        # else time steps, which lie side by side in memory as rows do
         for loop in walk.loops.values()
     )
 

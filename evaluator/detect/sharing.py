@@ -157,14 +157,18 @@ def _looks_up(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
 
 
 def _adds_at_loaded_places(store: AccessSite, load: AccessSite) -> bool:
-    """Whether a program adds to places whose numbers are loaded, which another program may meet as well."""
-    form = store.address.form
-    chased = [symbol for symbol in form.symbols() if symbol.kind == "opaque" and symbol.key.startswith("loaded")]
-    own = {symbol.name for symbol in form.symbols() if symbol.kind == "program"}  # a row of its own, say
-    apart = (symbol.deps - own for symbol in chased if any(dep.startswith("range:") for dep in symbol.deps))
-    meet = any(dep.startswith("program:") for deps in apart for dep in deps)
-    adds = any(root in store.address.roots and use is Use.SUM for root, use in store.value.reads)
-    return store.kind == "store" and meet and adds and form == load.address.form
+    """Whether a program adds to places whose numbers are loaded, which another program may meet as well.
+
+    So it may where each of its elements has a place, or where it also reads at another place from memory.
+    """
+    if store.kind != "store" or not any(root in store.address.roots and use is Use.SUM for root, use in store.value.reads):
+        return False
+    forms = store.address.form, load.address.form
+    chased, others = ({symbol for symbol in form.symbols() if symbol.key.startswith("loaded")} for form in forms)
+    own = {symbol.name for symbol in store.address.form.symbols() if symbol.kind == "program"}  # a row of its own, say
+    apart = [symbol.deps - own for symbol in chased if any(dep.startswith("program:") for dep in symbol.deps - own)]
+    by_element = any(dep.startswith("range:") for deps in apart for dep in deps)
+    return by_element and store.address.form == load.address.form or bool(apart) and bool(others - chased)
 
 
 def _counts_at_loaded_places(walk: KernelWalk, store: AccessSite) -> bool:

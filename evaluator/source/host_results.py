@@ -22,7 +22,7 @@ _GIVERS = {
 """Functions that give back what they are given, or its elements."""
 LOOKING = {
     "isinstance", "hasattr", "len", "print", "id", "type", "repr", "str", "hash", "callable", "issubclass", "bool", "setattr", "range",
-    "int", "float", "min", "max", "getattr",
+    "int", "float", "min", "max", "getattr", "functools.partial",
 }  # fmt: skip
 """Functions that look at what they are given and do not call it."""
 
