@@ -9,6 +9,7 @@ from tritonsmith.evaluator.detect.loops import takes_work_in_turn
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import Hardware, KernelFacts
 from tritonsmith.evaluator.source.host_calls import Call
+from tritonsmith.evaluator.source.host_results import read_elements
 from tritonsmith.evaluator.source.host_things import Frame, Thing, ThingKind
 from tritonsmith.evaluator.source.host_values import HostValues
 from tritonsmith.evaluator.source.kernel_file import KernelSource
@@ -127,9 +128,23 @@ def _read_extents(values: HostValues, node: ast.expr, frame: Frame) -> tuple[int
     if isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == "shape" and isinstance(node.slice, ast.Slice):
         first, last = node.slice.lower, node.slice.upper
         return (None,) * last.value if first is None and isinstance(last, ast.Constant) and isinstance(last.value, int) else None
+    if isinstance(node, ast.Subscript):
+        picked = [part for part in _find_entries(values, node, frame) if part[0] is not node]
+        return next((extents for part in picked if (extents := _read_extents(values, *part)) is not None), None)
     if not isinstance(node, ast.Tuple | ast.List):
         return None
     return tuple(extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else None for extent in node.elts)
+
+
+def _find_entries(values: HostValues, node: ast.Subscript, frame: Frame) -> Iterator[tuple[ast.expr, Frame]]:
+    """What a key picks of a table, also of one that a function gives back."""
+    for table, where in values.find_definitions(node.value, frame):
+        tables = [(table, where)]
+        for thing in values.find(table.func, where) if isinstance(table, ast.Call) else ():
+            if isinstance(thing.node, ast.FunctionDef):
+                inside = values.enter(thing, table if isinstance(table, ast.Call) else None, where)
+                tables += [(value, inside) for value in values.names.read_results(thing.node)[0]]
+        yield from ((entry, around) for whole, around in tables for entry in read_elements(whole, node.slice))
 
 
 def read_launch_arguments(index: KernelSource, call: Call) -> dict[str, ast.expr]:
@@ -161,15 +176,25 @@ def read_constants(index: KernelSource, name: str, launches: Sequence[Call], kno
     return {key: value for key, value in found.items() if value is not None}
 
 
-def read_shared_buffers(index: KernelSource, launches: Sequence[Call]) -> dict[str, str]:
-    """Parameters that a launch gives the same name as an earlier one."""
+def read_shared_buffers(values: HostValues, launches: Sequence[Call]) -> dict[str, str]:
+    """Parameters that a launch gives the same tensor as an earlier one, by one name or by two names for it."""
     found: dict[str, str] = {}
     for call in launches:
         first: dict[str, str] = {}
-        for parameter, value in read_launch_arguments(index, call).items():
-            if isinstance(value, ast.Name | ast.Attribute) and (other := first.setdefault(ast.unparse(value), parameter)) != parameter:
+        for parameter, value in read_launch_arguments(values.index, call).items():
+            name = _find_first_name(values, value, call.frame)
+            if isinstance(name, ast.Name | ast.Attribute) and (other := first.setdefault(ast.unparse(name), parameter)) != parameter:
                 found[parameter] = other
     return found
+
+
+def _find_first_name(values: HostValues, node: ast.expr, frame: Frame) -> ast.expr:
+    """The name that another name of a function stands for, if both are set once: `y` for `out` after `out = y`."""
+    bound = values.names.read(frame.function)
+    given = values.names.read_parameters(frame.function) if frame.function is not None else []
+    own = bound.get(node.id, []) if isinstance(node, ast.Name) and node.id not in given else []
+    value, part = own[0] if len(own) == 1 else (node, None)
+    return value if isinstance(value, ast.Name) and part is None and len(bound.get(value.id, [])) <= 1 else node
 
 
 def _read_number(index: KernelSource, node: ast.expr) -> int | None:

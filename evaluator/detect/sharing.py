@@ -213,10 +213,9 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
     stored, loaded = _open_ring(store.address.form), _open_ring(load.address.form)
     loops = {f"loop:{loop}" for loop in store.loops if loop in load.loops}
     apart = _without_time(loaded - stored, loops)
-    if any(symbol.kind == "opaque" and symbol.key.startswith(("Mod", "maximum", "minimum")) for symbol in loaded.symbols()):
-        moved = {symbol for symbol in loaded.symbols() if _is_place(symbol.all_deps)} - set(stored.symbols())
-        if any(symbol.kind == "opaque" for symbol in moved):
-            return True
+    bent = {symbol for symbol in loaded.symbols() if symbol.kind == "opaque" and symbol.key.startswith(("Mod", "maximum", "minimum"))}
+    if any(_is_place(symbol.all_deps) for symbol in bent - set(stored.symbols())):
+        return True
     units = [stored.coefficient(symbol.name) for symbol in set(stored.symbols()) if symbol.kind == "program"]
     tiled = _find_tiled(walk, stored)
     steps = [stored.coefficient(name) for name in sorted(loops)]
