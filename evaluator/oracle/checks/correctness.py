@@ -105,7 +105,7 @@ class ErrorStats:
     def rests_on_few(self) -> bool:
         """Whether few elements make the error: so few of the largest one would. Another honest rounding may give several times as much."""
         count = sum(part.count for part in self.parts if part.whole)
-        return count * self.rms**2 < _FEWEST_PLACES * self.max_abs**2
+        return self.max_abs > 0 and count * (self.rms / self.max_abs) ** 2 < _FEWEST_PLACES  # squares of large errors overflow
 
     def wrong_rows(self, reference: ErrorStats) -> int | None:
         """The first output whose rows have more of an error in common than the rule allows."""
