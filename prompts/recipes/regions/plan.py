@@ -296,7 +296,8 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     own = _read_size(task, facts, several)
     nodes = {node.name: node for node in facts.ops}
     if not own.kernels:
-        raise NoPlan(*((region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)))
+        calls = [(region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)]
+        raise NoPlan(*(calls or [("a forward that computes nothing", None)]))
     plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several))
     members = [SizeMembers(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
     constructors = list_constructors(members)

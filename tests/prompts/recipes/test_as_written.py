@@ -6,6 +6,7 @@ from recipe_cases.regions import RegionCase
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
+from tritonsmith.prompts.recipes.plan import NoPlan
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, TensorView
@@ -88,6 +89,30 @@ def test_a_sum_over_rows_that_programs_share_has_a_kernel_of_its_own() -> None:
     """It needs what all of their programs find together."""
     text = write(plan_of("return (F.layer_norm(x, (70000,)) * x.softmax(-1)).sum(-1)", "torch.randn(2, 70000)"))
     assert text.count("def join_") == 2
+
+
+def test_a_scan_is_run_again_where_its_elements_are_needed_again() -> None:
+    """A loop has only those of its block, so the second one starts anew."""
+    text = write(plan_of("return x.cumsum(-1).softmax(-1)", "torch.randn(2, 50001)"))
+    assert text.count("tl.cumsum(") == text.count("_before = tl.full(") == 2 and "tl.exp(cumsum_1 - most)" in text
+    assert write(plan_of("return x.cumsum(-1).softmax(-1)", "torch.randn(2, 500)")).count("tl.cumsum(") == 1
+
+
+def test_threads_count_alone_where_a_loop_begins_with_the_block_that_is_not_full() -> None:
+    """As a sum from the end does."""
+    text = write(plan_of("return F.layer_norm(x.flip(-1).cumsum(-1).flip(-1), (50001,))", "torch.randn(2, 50001)"))
+    assert "mean_turn" not in text and "(1.0 / tl.maximum(mean_count, 1.0))" in text
+
+
+def test_parts_of_a_split_are_counted_from_either_end() -> None:
+    ways = [write(plan_of(f"y = x * 2; a = y.unbind(1); a[{place}].fill_(3); return y")) for place in (5, -1)]
+    assert ways[0] == ways[1]
+
+
+def test_a_forward_that_computes_nothing_is_refused_as_such() -> None:
+    with pytest.raises(NoPlan) as refused:
+        plan_of("return x.t(), x[:2]")
+    assert refused.value.missing == (("a forward that computes nothing", None),)
 
 
 def test_a_long_calculation_of_a_bias_is_stored_ahead_of_attention() -> None:

@@ -86,7 +86,7 @@ class Aliases:
         if isinstance(value, ComplexPair):
             return self._put_parts_back(node, via, source, value)
         if isinstance(source, tuple):  # one of the parts of a split
-            return tuple(value if place == via.args[1] else one for place, one in enumerate(source))
+            return tuple(value if place == via.args[1] % len(source) else one for place, one in enumerate(source))
         if isinstance(shown, tuple):
             return _join_parts(via, source, value)
         if name in RESHAPED:

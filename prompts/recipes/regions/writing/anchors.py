@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Anchor, Scan, widen
 from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, Tiling
@@ -99,6 +99,16 @@ def _find_moments() -> ReductionKind:
         ("{n}_all = tl.sum({n} * {n}_count, {a}) / {length}",
          "{n}_squares = tl.sum({n}_squares + {n}_count * ({n} - {n}_all) * ({n} - {n}_all), {a})", "{n} = {n}_all"),
         ("{n} = tl.sum([{v}|0.0], {a}) / {length}", HELPER, "{n}_squares = tl.sum([{h} * {h}|0.0], {a})"),
+    )  # fmt: skip
+
+
+def count_alone(kind: ReductionKind) -> ReductionKind:
+    """The kind where threads have other counts, since a loop begins with the block that is not full."""
+    places = [place for place, part in enumerate(kind.parts) if part != TURN]
+    alone = "(1.0 / tl.maximum({n}_count, 1.0))"
+    return replace(
+        kind, parts=tuple(kind.parts[place] for place in places), start=tuple(kind.start[place] for place in places),
+        step=tuple(one.replace(f"(1.0 / {{n}}{TURN})", alone) for one in kind.step if f"{TURN} +=" not in one),
     )  # fmt: skip
 
 

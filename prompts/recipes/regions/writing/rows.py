@@ -9,7 +9,16 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Index
 from tritonsmith.prompts.recipes.regions.values.tensors import TRITON_TYPES, Anchor, Reduction, Scan, Tensor
-from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, TURN, find_kind, find_type, start_scan, write_scan
+from tritonsmith.prompts.recipes.regions.writing.anchors import (
+    HELPER,
+    TURN,
+    ReductionKind,
+    count_alone,
+    find_kind,
+    find_type,
+    start_scan,
+    write_scan,
+)
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
 from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, Tiling, choose_tiling
@@ -25,8 +34,8 @@ def write_rows(region: RowRegion, name: str, settings: Settings) -> list[Kernel]
     return [RowWriter(region, choose_tiling(region, settings)).write(name)]
 
 
-def order_passes(region: RowRegion) -> list[tuple[list[Anchor], list[Tensor]]]:
-    """By pass along the row: the anchors that it does and the values that it stores."""
+def order_passes(region: RowRegion, looped: bool = False) -> list[tuple[list[Anchor], list[Tensor]]]:
+    """By pass along the row: the anchors that it does, in a loop also those that it does again, and the values that it stores."""
     levels: dict[int, int] = {}
     passes: dict[int, tuple[list[Anchor], list[Tensor]]] = {}
 
@@ -43,7 +52,28 @@ def order_passes(region: RowRegion) -> list[tuple[list[Anchor], list[Tensor]]]:
         assert found is not None, "the cut lets no other value in"
         if found[1]:
             passes.setdefault(level(value, found[0]), ([], []))[1].append(value)
-    return [passes[key] for key in sorted(passes)]
+    ordered = [passes[key] for key in sorted(passes)]
+    return _repeat_scans(region, ordered) if looped else ordered
+
+
+def _repeat_scans(region: RowRegion, passes: list[tuple[list[Anchor], list[Tensor]]]) -> list[tuple[list[Anchor], list[Tensor]]]:
+    """The same passes, each with the scans of earlier ones whose elements it needs: a loop has only those of its block."""
+
+    def list_scans(value: Tensor, at: Coordinates) -> set[int]:
+        walk = Walk(lambda one: id(one) in region.reads)
+        walk.visit(value, at)
+        scans = [one for one in walk.anchors if isinstance(one, Scan)]
+        return {id(one) for one in scans}.union(*(list_scans(one.source, anchor_coordinates(one)[0]) for one in scans))
+
+    done: list[Anchor] = []
+    repeated = []
+    for anchors, stores in passes:
+        places = [(one, found[0]) for one in stores if (found := region.space.find(one.shape)) is not None]
+        places += [(one.source, anchor_coordinates(one)[0]) for one in anchors]
+        needed = set[int]().union(*(list_scans(value, at) for value, at in places))
+        repeated.append(([*(one for one in done if id(one) in needed), *anchors], stores))
+        done += [one for one in anchors if isinstance(one, Scan)]
+    return repeated
 
 
 def list_row_stores(region: RowRegion) -> list[tuple[Tensor, Coordinates, Index]]:
@@ -54,6 +84,12 @@ def list_row_stores(region: RowRegion) -> list[tuple[Tensor, Coordinates, Index]
 
 def _runs_back(region: RowRegion) -> bool:
     return any(isinstance(one, Scan) and one.reverse for one in region.anchors)
+
+
+def _choose_kind(anchor: Anchor, ragged_first: bool) -> ReductionKind:
+    """How an anchor is accumulated in a loop, whose first block may be the one that is not full."""
+    kind = find_kind(anchor.kind, anchor.source.dtype)
+    return count_alone(kind) if ragged_first else kind
 
 
 def _is_unrolled(region: RowRegion, tiling: Tiling, chunk: int) -> bool:
@@ -103,7 +139,7 @@ class RowWriter:
 
     def write(self, name: str) -> Kernel:
         """The kernel."""
-        for number, (anchors, stores) in enumerate(passes := order_passes(self.region)):
+        for number, (anchors, stores) in enumerate(passes := order_passes(self.region, self.tiling.looped)):
             give_hints(self.emitter, self.region, self.tiling, number == len(passes) - 1, len(passes) > 1)
             self.write_pass(anchors, stores)
         for value, at, index in list_row_stores(self.region):
@@ -254,14 +290,14 @@ class RowWriter:
             self.emitter.line(start_scan(anchor, self.titles[id(anchor)], layout))
             return
         shape = {RowLayout.ROW: "(BLOCK,)", RowLayout.TILE: "(ROWS, BLOCK)", RowLayout.COLUMNS: "(ROWS,)"}[layout]
-        kind = find_kind(anchor.kind, anchor.source.dtype)
+        kind = _choose_kind(anchor, self.ragged and _runs_back(self.region))
         for part, start in zip(kind.parts, kind.start, strict=True):
             wide = "tl.int32" if part == "_place" else TRITON_TYPES[find_type(anchor.source.dtype)]
             self.emitter.line(f"{self.titles[id(anchor)]}{part} = tl.full({'()' if part == TURN else shape}, {start}, {wide})")
 
     def _step(self, anchor: Anchor) -> None:
         text, valid = self._value(anchor)
-        for line in find_kind(anchor.kind, anchor.source.dtype).step:
+        for line in _choose_kind(anchor, self.ragged and _runs_back(self.region)).step:
             self.emitter.line(self.fill(line, anchor, text, valid))
 
     def _finish(self, anchor: Anchor) -> None:
