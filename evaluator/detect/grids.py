@@ -16,6 +16,9 @@ from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.language import get_parameters
 from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop, Use
 
+_SAME_PLACE = ("view", "view_as", "reshape", "flatten", "ravel", "detach", "squeeze", "unsqueeze")
+"""Methods of a tensor that give the same numbers at the same place, in another shape."""
+
 
 def find_one_axis_grid(
     values: HostValues, walk: KernelWalk, known: KernelFacts | None, launches: Sequence[Call], hardware: Hardware | None
@@ -109,31 +112,40 @@ def _find_grid_functions(values: HostValues, call: Call) -> Iterator[tuple[ast.e
             yield from ((value, inside) for value in values.names.read_results(thing.node)[0])
 
 
-def _read_extents(values: HostValues, node: ast.expr, frame: Frame) -> tuple[int | None, ...] | None:
+def _read_extents(values: HostValues, node: ast.expr, frame: Frame, depth: int = 8) -> tuple[int | None, ...] | None:
+    if depth <= 0:
+        return None
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Name) and node.func.id in ("tuple", "list") and node.args:
         node = node.args[0]
     if isinstance(node, ast.Lambda):
         node = node.body
     if isinstance(node, ast.Constant) and isinstance(node.value, int):
         return (node.value,)
-    if isinstance(node, ast.Name):
-        found = (_read_extents(values, value, where) for value, where in values.find_definitions(node, frame))
-        return next((extents for extents in found if extents is not None), None)
+    if isinstance(node, ast.Tuple | ast.List):
+        return tuple(extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else None for extent in node.elts)
     if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
-        left, right = (_read_extents(values, side, frame) for side in (node.left, node.right))
+        left, right = (_read_extents(values, side, frame, depth - 1) for side in (node.left, node.right))
         return None if left is None or right is None else left + right
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult) and isinstance(node.right, ast.Constant):
-        part, times = _read_extents(values, node.left, frame), node.right.value
-        return part * times if part is not None and isinstance(times, int) else None
+    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
+        part, times = _read_extents(values, node.left, frame, depth - 1), _read_axes(node.right)
+        return None if part is None or times is None else part * times
     if isinstance(node, ast.Subscript) and getattr(node.value, "attr", "") == "shape" and isinstance(node.slice, ast.Slice):
-        first, last = node.slice.lower, node.slice.upper
-        return (None,) * last.value if first is None and isinstance(last, ast.Constant) and isinstance(last.value, int) else None
-    if isinstance(node, ast.Subscript):
-        picked = [part for part in _find_entries(values, node, frame) if part[0] is not node]
-        return next((extents for part in picked if (extents := _read_extents(values, *part)) is not None), None)
-    if not isinstance(node, ast.Tuple | ast.List):
-        return None
-    return tuple(extent.value if isinstance(extent, ast.Constant) and isinstance(extent.value, int) else None for extent in node.elts)
+        count = _read_axes(node.slice.upper) if node.slice.lower is None else None
+        return None if count is None else (None,) * count
+    sides: list[tuple[ast.expr, Frame]] = []
+    if isinstance(node, ast.Name):
+        sides = list(values.find_definitions(node, frame))
+    elif isinstance(node, ast.IfExp):
+        sides = [(node.orelse, frame), (node.body, frame)]
+    elif isinstance(node, ast.Subscript):
+        sides = list(_find_entries(values, node, frame))
+    found = (_read_extents(values, *side, depth - 1) for side in sides if side[0] is not node)
+    return next((extents for extents in found if extents is not None), None)
+
+
+def _read_axes(node: ast.expr | None) -> int | None:
+    """A number of axes."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) and 0 < node.value <= 3 else None
 
 
 def _find_entries(values: HostValues, node: ast.Subscript, frame: Frame) -> Iterator[tuple[ast.expr, Frame]]:
@@ -188,13 +200,18 @@ def read_shared_buffers(values: HostValues, launches: Sequence[Call]) -> dict[st
     return found
 
 
-def _find_first_name(values: HostValues, node: ast.expr, frame: Frame) -> ast.expr:
-    """The name that another name of a function stands for, if both are set once: `y` for `out` after `out = y`."""
+def _find_first_name(values: HostValues, node: ast.expr, frame: Frame, depth: int = 4) -> ast.expr:
+    """The name that an argument stands for: `y` for `y.view(-1)`, and for `out` after `out = y` if both are set once."""
+    if depth and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME_PLACE:
+        return _find_first_name(values, node.func.value, frame, depth - 1)
     bound = values.names.read(frame.function)
     given = values.names.read_parameters(frame.function) if frame.function is not None else []
     own = bound.get(node.id, []) if isinstance(node, ast.Name) and node.id not in given else []
-    value, part = own[0] if len(own) == 1 else (node, None)
-    return value if isinstance(value, ast.Name) and part is None and len(bound.get(value.id, [])) <= 1 else node
+    value = own[0][0] if len(own) == 1 and own[0][1] is None else None
+    if not depth or not isinstance(value, ast.expr):
+        return node
+    first = _find_first_name(values, value, frame, depth - 1)
+    return first if isinstance(first, ast.Name) and len(bound.get(first.id, [])) <= 1 else node
 
 
 def _read_number(index: KernelSource, node: ast.expr) -> int | None:

@@ -131,8 +131,8 @@ class HostCalls:
         for function, handed in self._find_passed(node, frame, things):
             self._follow(self.values.enter(function, handed, frame), loops, seen)
         if isinstance(node.func, ast.Attribute) and node.func.attr == "replay":
-            for statement, around in list(self._captured):
-                self._visit(statement, around, loops, seen)
+            for statement, around in [each for each in self._captured if id(each[0]) not in seen]:
+                self._visit(statement, around, loops, seen | {id(statement)})
 
     def _records(self, node: ast.expr) -> bool:
         """Whether a with statement records a CUDA graph."""
