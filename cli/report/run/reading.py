@@ -94,6 +94,8 @@ def read_run(folder: Path) -> RunFiles:
     problems: list[str] = []
     events = _read_events(folder / "events.jsonl", problems)
     stored = _read_record(folder / "summary.json", Summary.model_validate_json, problems)
+    if stored is None and not events and problems:
+        raise UsageError(f"{folder}: {'; '.join(problems)}; name the folder that a run wrote, or remove what is broken and resume the run")
     if stored is None and not events:
         raise UsageError(f"{folder}: neither summary.json nor events.jsonl of a run lies there; name the folder that a run wrote")
     settings, usage = _read_record(folder / "run.json", parse_object, problems) or {}, folder / "usage.csv"

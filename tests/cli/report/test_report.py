@@ -248,10 +248,18 @@ def test_the_page_of_a_long_run_stays_small(root: Path, recorded: Path) -> None:
     assert "more characters lie in llm/many-" in text and "c-seed0-69" in text
 
 
-@pytest.mark.parametrize(("line", "named"), [("{missing}", "no such folder"), ("{empty}", "neither summary.json nor events.jsonl")])
+@pytest.mark.parametrize(
+    ("line", "named"),
+    [
+        ("{missing}", "no such folder"), ("{empty}", "neither summary.json nor events.jsonl"),
+        ("{broken}", "events.jsonl: 1 of 1 lines cannot be read"),
+    ],
+)  # fmt: skip
 def test_a_folder_that_is_no_run_gets_one_sentence(line: str, named: str, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    (tmp_path / "empty").mkdir()
-    assert run(["report", line.format(missing=tmp_path / "missing", empty=tmp_path / "empty")]) == 2
+    for name in ("empty", "broken"):
+        (tmp_path / name).mkdir()
+    (tmp_path / "broken" / "events.jsonl").write_text('{"event": ')
+    assert run(["report", line.format(**{name: tmp_path / name for name in ("missing", "empty", "broken")})]) == 2
     told = capsys.readouterr().err
     assert named in told and told.count("\n") == 1
 
