@@ -104,6 +104,16 @@ def test_threads_count_alone_where_a_loop_begins_with_the_block_that_is_not_full
     assert "mean_turn" not in text and "(1.0 / tl.maximum(mean_count, 1.0))" in text
 
 
+def test_a_product_without_a_sum_is_elementwise() -> None:
+    """As positions times frequencies are, and a layer of one input."""
+    plan = plan_of("return (x[:, :1] @ x[:1]).cos() * 2, self.a(x[:, :1]).relu()", init="self.a = nn.Linear(1, 6)")
+    assert not plan.calls and "tl.dot" not in write(plan)
+
+
+def test_a_part_without_elements_takes_no_value() -> None:
+    assert not plan_of("y = x[:1] * 1; y[1:] -= x[:0]; y[:, 6:] = 2.0; return y").calls
+
+
 def test_parts_of_a_split_are_counted_from_either_end() -> None:
     ways = [write(plan_of(f"y = x * 2; a = y.unbind(1); a[{place}].fill_(3); return y")) for place in (5, -1)]
     assert ways[0] == ways[1]

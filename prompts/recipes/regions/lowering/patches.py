@@ -46,6 +46,8 @@ def put(source: Tensor, keys: list[Any], value: Any) -> Tensor:
     if listed:
         return _put_listed(source, keys, listed[0], value)
     parts, shape = _read_keys(source, keys)
+    if not math.prod(shape):
+        return source
     given = value if isinstance(value, Tensor) else constant(value, source.dtype)
     given = cast(as_type(given, source.dtype), source.dtype)
     while len(given.shape) > len(shape) and given.shape[0] == 1:
@@ -155,8 +157,8 @@ def _read_keys(source: Tensor, keys: list[Any]) -> tuple[list[_Part], tuple[int,
             parts.append(_Part(axis, one % source.shape[axis], 1, 1, kept=False))
         elif isinstance(one, dict) and "slice" in one and all(end is None or isinstance(end, int) for end in one["slice"]):
             places = range(source.shape[axis])[slice(*one["slice"])]
-            if not len(places) or places.step < 1:
-                raise NotCovered("with nothing in it")
+            if places.step < 1:
+                raise NotCovered("from the end")
             parts.append(_Part(axis, places.start, len(places), places.step if len(places) > 1 else 1, kept=True))
             shape.append(len(places))
         else:

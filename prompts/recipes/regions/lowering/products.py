@@ -93,6 +93,8 @@ def _multiply(call: NodeCall) -> Lowered:
     found = _sum_rows(left, right, call)
     if found is not None:
         return found
+    if left.shape[-1] == 1 and min(len(left.shape), len(right.shape)) > 1:  # such as positions times frequencies: no sum is left
+        return formula("{0} * {1}", left, right, like=widen(call.dtype), shape=call.shape, result=call.dtype)
     if len(left.shape) == 1:
         product = multiply(reshape(left, (1, *left.shape)), right, call.name, call.node.name)
         return reshape(product, call.shape)
@@ -106,6 +108,9 @@ def _apply_linear(call: NodeCall) -> Lowered:
     if weight.shape[0] == 1 and source.dtype in FLOATS:
         row = formula("{0} * {1}", source, reshape(weight, weight.shape[1:]), like=widen(call.dtype))
         return add_bias(reshape(reduce(row, (len(source.shape) - 1,), "sum"), call.shape), bias, call.dtype)
+    if weight.shape[1] == 1 and source.dtype in FLOATS:
+        row = formula("{0} * {1}", source, reshape(weight, weight.shape[:1]), like=widen(call.dtype), shape=call.shape)
+        return add_bias(row, bias, call.dtype)
     wide = source if len(source.shape) > 1 else reshape(source, (1, *source.shape))
     product = multiply(wide, swap(weight, 0, 1), call.name, call.node.name)
     return add_bias(reshape(product, call.shape), bias, call.dtype)
