@@ -5,6 +5,7 @@ from pathlib import Path
 
 import pytest
 
+from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Status, Task
 from tritonsmith.evaluator.tasks import load_task
@@ -166,3 +167,10 @@ def test_conjugated_views_are_judged_like_other_tensors(evaluator: LocalEvaluato
     right = CONJUGATED.replace("class Model(", "class ModelNew(")
     assert evaluator.evaluate_now(load_task(path), right).status is Status.OK
     assert evaluator.evaluate_now(load_task(path), right.replace("y.mH", "y.mT")).status is Status.INACCURATE
+
+
+def test_a_forward_without_work_is_a_fault_of_the_task(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    path = tmp_path / "idle.py"
+    path.write_text(IN_PLACE.replace("torch.relu_(x) * 2.0", "x.view(-1), x"))
+    with pytest.raises(TaskError, match=r"idle.py: forward runs no kernel"):
+        evaluator.evaluate_now(load_task(path), path.read_text().replace("class Model(", "class ModelNew("))

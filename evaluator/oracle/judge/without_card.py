@@ -14,6 +14,7 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
+from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.estimate import LatencyEstimate, describe_launch, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
@@ -91,10 +92,12 @@ class CardFreeJudge:
         self._limit = 0.0
         self._replayer = Replayer(session.setup, INTERPRETER)
         self._baselines: dict[str, LatencyEstimate] = {}
+        self._idle = False  # whether the reference runs no kernel
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
         """The reference's operators, from the probe; before the first verdict."""
         hardware, tf32 = self.session.hardware, self.session.arithmetic.tf32
+        self._idle = not any(cost.launches for cost in trace)
         self._baselines = {
             "eager": estimate_trace(hardware, trace, in_graph=False, tf32=tf32),
             "cuda_graph": estimate_trace(hardware, trace, in_graph=True, tf32=tf32),
@@ -122,6 +125,8 @@ class CardFreeJudge:
             if problem := find_other_constants(compiled, report):
                 raise RunnerFault(Status.CHEATING, problem)
             facts, library = merge_launch_facts(compiled, report, order_dependent)
+            if not facts.launches_per_forward and self._idle:
+                raise TaskError(f"{self.session.task.path}: forward runs no kernel, so nothing can be faster; give Model.forward some work")
             if not facts.launches_per_forward:
                 raise RunnerFault(Status.CHEATING, "forward launches no kernel and calls no operator, yet returns the right answer")
             timing, facts = self._estimate(library, facts, raw)
