@@ -43,8 +43,10 @@ _STEPS = {PrecisionClass.IEEE: 2.0**-21, PrecisionClass.TF32: 2.0**-10}
 """By class: how far values are moved, as a share of each, where a number differs; in 16 bits by the type's own step."""
 _MOVES = 8
 """How often."""
-_EMPTY = 0xFF
-"""Byte of slots that nobody wrote."""
+_POISON = 0xFF
+"""Byte of poisoned slots."""
+_HEAD = 1 << 24
+"""Elements of an output that must stay as they are: 64 MB of fp32."""
 _MOST_NAMED = 8
 """Keys or fields that a message names."""
 
@@ -64,7 +66,7 @@ class StructureCheck:
         self._numbers: list[Pair] = []
         self._calls = 0
         self._first: list[torch.Tensor] = []
-        """The outputs of the first call."""
+        """The outputs of the first call, of large ones their beginning: a card must have room for them until the second call."""
 
     def look(self, runner: RunnerHandle, timeout: float) -> None:
         """After a call and ahead of its delivery.
@@ -94,22 +96,22 @@ class StructureCheck:
     def keep(self, got: list[torch.Tensor]) -> None:
         """Note what the first call gave."""
         if self._calls == 1:
-            self._first = got[: len(self._loaded.layout.outputs)]
+            self._first = [_take_head(output).clone() for output in got[: len(self._loaded.layout.outputs)]]
 
     def _require_kept(self, runner: RunnerHandle, timeout: float) -> None:
         """Raises RunnerFault(inaccurate) where the first result, as far as the candidate still holds it, was changed by the next call."""
-        poisoned = runner.block.tensor.clone()
-        runner.block.tensor.fill_(_EMPTY)
+        runner.poison()
         self._loaded.sync()
         runner.command(Command.EARLIER, timeout=timeout)
         for number, (then, now) in enumerate(zip(self._first, runner.outputs, strict=True)):
-            is_held = number not in self._loaded.lent and bool((now.view(-1).view(torch.uint8) != _EMPTY).any())
-            if is_held and not equal_bits(now, then):
+            kept = _take_head(now)
+            is_held = number not in self._loaded.lent and bool((kept.view(torch.uint8) != _POISON).any())
+            if is_held and not equal_bits(kept, then):
                 raise RunnerFault(
                     Status.INACCURATE,
                     f"output {number} of one call is overwritten by the next one: return memory of its own from each call",
                 )
-        runner.block.tensor.copy_(poisoned)
+        runner.poison_secretly()
         self._loaded.sync()
         self._first = []
 
@@ -133,6 +135,10 @@ class StructureCheck:
         """The reference's and the oracle's numbers on inputs that are moved by a few units of the last place."""
         step = _STEPS.get(self._loaded.task.precision.arithmetic, self._loaded.arithmetic.half_step)
         return [_list_numbers(found) for found in _run_reference(self._loaded, move_values(tensors, step))]
+
+
+def _take_head(tensor: torch.Tensor) -> torch.Tensor:
+    return tensor.reshape(-1)[:_HEAD]
 
 
 def pair_parts(given: Structure, wanted: Structure, place: str = "") -> Iterator[Pair]:
