@@ -125,10 +125,7 @@ class CardFreeJudge:
             if problem := find_other_constants(compiled, report):
                 raise RunnerFault(Status.CHEATING, problem)
             facts, library = merge_launch_facts(compiled, report, order_dependent)
-            if not facts.launches_per_forward and self._idle:
-                raise TaskError(f"{self.session.task.path}: forward runs no kernel, so nothing can be faster; give Model.forward some work")
-            if not facts.launches_per_forward:
-                raise RunnerFault(Status.CHEATING, "forward launches no kernel and calls no operator, yet returns the right answer")
+            _require_work(self.session, facts, idle=self._idle)
             timing, facts = self._estimate(library, facts, raw)
         except RunnerFault as fault:
             return Verdict(
@@ -284,6 +281,15 @@ class CardFreeJudge:
             notes=_describe_estimate(hardware, whole, facts),
         )  # fmt: skip
         return timing, facts
+
+
+def _require_work(session: LoadedTask, facts: LaunchFacts, *, idle: bool) -> None:
+    """Raises RunnerFault(cheating) for a right answer out of nothing, and TaskError where the reference runs no kernel either (`idle`)."""
+    if facts.launches_per_forward:
+        return
+    if idle:
+        raise TaskError(f"{session.task.path}: forward runs no kernel, so nothing can be faster; give Model.forward some work")
+    raise RunnerFault(Status.CHEATING, "forward launches no kernel and calls no operator, yet returns the right answer")
 
 
 def _list_races(facts: dict[str, Any]) -> set[str]:
