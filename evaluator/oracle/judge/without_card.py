@@ -89,10 +89,9 @@ class CardFreeJudge:
 
     def __init__(self, session: LoadedTask) -> None:
         self.session = session
-        self._limit = 0.0
+        self._limit, self._idle = 0.0, False  # the latter: whether the reference runs no kernel
         self._replayer = Replayer(session.setup, INTERPRETER)
         self._baselines: dict[str, LatencyEstimate] = {}
-        self._idle = False  # whether the reference runs no kernel
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
         """The reference's operators, from the probe; before the first verdict."""
