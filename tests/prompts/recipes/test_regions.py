@@ -244,6 +244,16 @@ def test_a_part_that_forward_returns_too_may_be_stored_later(evaluator: LocalEva
     judge(evaluator, RegionCase("later", joined, "torch.randn(5, 9), torch.randn(5, 9)", arguments="x, y"))
 
 
+def test_results_that_the_reference_copies_are_no_arguments(evaluator: LocalEvaluator) -> None:
+    given = "return x.clone(), x, torch.relu(y), y.mT.contiguous(), y.mT"
+    case = RegionCase("copies", given, "torch.randn(5, 9), torch.randn(5, 9)", arguments="x, y")
+    task, facts = describe(case)
+    text = write(read_regions(task, facts))
+    assert asyncio.run(evaluator.evaluate(task, text)).status is Status.OK
+    (returned,) = re.findall(r"return \((x.*)\)\n", text)
+    assert returned.startswith("x.clone(), x, ") and returned.count(".clone(") == 2
+
+
 def test_a_whole_of_parts_takes_any_leading_size() -> None:
     """The longest leading axis is that at which the whole, not its parts, has 2^31 elements."""
     joined = "return torch.cat([x.softmax(1), y.cumsum(1)], 1)"

@@ -198,7 +198,8 @@ class ModuleWriter:
 
     def _show(self, results: Any) -> str:
         if isinstance(results, Tensor):
-            return f"{self.express(results)}{'.clone()' if self._is_changed(results) else ''}"
+            text = self.express(results)
+            return f"{text}.clone()" if self._is_changed(results) and ".clone(" not in text else text
         if isinstance(results, ComplexPair):
             return f"torch.view_as_complex({self.express(results.stored)})"
         if isinstance(results, NamedValues):

@@ -48,6 +48,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     Scan,
     Tensor,
     TensorView,
+    base_of,
 )
 
 _SMALL = 2**16
@@ -67,13 +68,6 @@ def cut_forward(results: Any) -> list[WorkRegion]:
         if not sharing.end_round(done.regions):
             asked = {id(base_of(value)) for value in list_values(results)}
             return place_parts(order_regions(done.regions, done.homes), done.homes, asked, done.fill)
-
-
-def base_of(value: Tensor) -> Tensor:
-    """The value of which PyTorch can show this one as a view."""
-    while isinstance(value, TensorView) and value.python:
-        value = value.source
-    return value
 
 
 def strip_views(value: Tensor) -> Tensor:

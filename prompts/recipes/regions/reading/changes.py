@@ -65,7 +65,7 @@ class Aliases:
             value = value if via is None else self._put_back(node, via, source, value)
         self._made[root] = value
         for shown, (source, via) in self._shown.items():  # in forward's order
-            if self._find_root(shown) == root:
+            if self.find_root(shown) == root:
                 self._made[shown] = self._made[source] if via is None else self._again(via)
         return root
 
@@ -74,7 +74,8 @@ class Aliases:
         self._shown[name] = (source, None)
         self._made[name] = self._made[source]
 
-    def _find_root(self, name: str) -> str:
+    def find_root(self, name: str) -> str:
+        """The node whose tensor a node shows: itself, where that is one of its own."""
         while name in self._shown:
             name = self._shown[name][0]
         return name

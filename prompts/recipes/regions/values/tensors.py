@@ -349,3 +349,10 @@ def rename(value: Tensor, name: str) -> Tensor:
     if not value.name:
         value.name = name
     return value
+
+
+def base_of(value: Tensor) -> Tensor:
+    """The value of which PyTorch can show this one as a view."""
+    while isinstance(value, TensorView) and value.python:
+        value = value.source
+    return value
