@@ -114,6 +114,10 @@ def test_a_part_without_elements_takes_no_value() -> None:
     assert not plan_of("y = x[:1] * 1; y[1:] -= x[:0]; y[:, 6:] = 2.0; return y").calls
 
 
+def test_a_scan_of_one_place_gives_a_tensor_of_its_own() -> None:
+    assert isinstance(plan_of("return x[:1].cumsum(0)").forward.results, Formula)
+
+
 def test_parts_of_a_split_are_counted_from_either_end() -> None:
     ways = [write(plan_of(f"y = x * 2; a = y.unbind(1); a[{place}].fill_(3); return y")) for place in (5, -1)]
     assert ways[0] == ways[1]

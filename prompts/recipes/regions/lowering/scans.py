@@ -29,8 +29,8 @@ _LONGEST_CHOICE = 256
 
 def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> Tensor:
     """The running sum, product or extreme along an axis, or its elements in order."""
-    if source.size == 1 or source.shape[axis] == 1:
-        return cast(source, dtype)
+    if source.size == 1 or source.shape[axis] == 1:  # a tensor of its own with the same elements
+        return formula("{0}", cast(source, dtype), like=dtype)
     found = Scan(shape=source.shape, dtype=dtype, source=source, axes=(axis,), kind=kind, reverse=reverse)
     return AnchorResult(shape=source.shape, dtype=dtype, anchor=found)
 
