@@ -29,7 +29,12 @@ def name_call(node: OpNode) -> str:
 
 def shows_other(node: OpNode) -> bool:
     """Whether a node may give another node's elements as they lie in memory, and no copy of them, which takes a launch."""
-    return not node.launches and name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME)
+    return may_show(node) and not node.launches
+
+
+def may_show(node: OpNode) -> bool:
+    """Whether a node's call gives elements of another node's tensor wherever no copy is needed."""
+    return name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME)
 
 
 def is_write(node: OpNode) -> bool:

@@ -35,6 +35,7 @@ from tritonsmith.prompts.recipes.regions.shares import leaves_all_to_library, li
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, MatrixProduct, Reduction
+from tritonsmith.prompts.recipes.writes import may_show
 
 PLAIN: Settings = {
     "block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 32768, "per_thread": 16, "parts": 4,
@@ -367,5 +368,6 @@ def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[s
 
 
 def strip_node(node: OpNode) -> OpNode:
-    """A node without what only messages and analyses need; its launches say whether it copies what it may as well show."""
-    return node.model_copy(update={"line": 0, "module": "", "flops": 0.0, "bytes": 0.0, "launches": min(1, node.launches)})
+    """A node without what only messages and analyses need; a launch of one that may show another says that it copies."""
+    launches = min(1, node.launches) if may_show(node) else 0
+    return node.model_copy(update={"line": 0, "module": "", "flops": 0.0, "bytes": 0.0, "launches": launches})
