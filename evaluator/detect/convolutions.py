@@ -106,6 +106,8 @@ def find_taps(walk: KernelWalk, product: Product) -> list[Loop]:
         own = {symbol for form in weight.origins for symbol in form.symbols()}
         sliding = [loop for loop in loops if any(find_sliding(walk, form, loop) - own for form in image.origins)]
         sliding += [loop for loop in _find_windows(image, loops, own) if loop not in sliding]
+        compared = _find_coordinates(walk, image)
+        sliding += [loop for loop in loops if loop not in sliding and any(find_sliding(walk, form, loop, True) - own for form in compared)]
         moved = [loop for loop in sliding if any(loop.name in form.deps for form in weight.origins)]
         fixed = [loop for loop in moved if not any(find_sliding(walk, form, loop) for form in weight.origins)]
         short = [loop for loop in fixed if loop.trips is None or loop.trips <= SHORT_TRIPS**2]
@@ -114,6 +116,12 @@ def find_taps(walk: KernelWalk, product: Product) -> list[Loop]:
             also = [loop for loop in loops if (loop.trips or 0) in range(2, SHORT_TRIPS) and all(loop.name in form.deps for form in both)]
             return [loop for loop in loops if loop in short or loop in also]
     return []
+
+
+def _find_coordinates(walk: KernelWalk, image: Value) -> list[Polynomial]:
+    """Sums that the masks of a factor's loads compare with an edge. Each is one coordinate, whatever place and tap are multiplied by."""
+    masks = [site.mask for site in walk.accesses if site.kind == "load" and site.mask is not None and site.address.form in image.origins]
+    return [part for mask in masks for symbol in mask.all_symbols() if symbol.kind == "opaque" for part in symbol.parts]
 
 
 def _find_windows(image: Value, loops: list[Loop], own: set[Symbol]) -> list[Loop]:
@@ -140,14 +148,15 @@ def _has_place(form: Polynomial, unit: Polynomial, own: set[Symbol]) -> bool:
     return bool(unit.terms) and any(form.coefficient(place.name) == unit for place in places)
 
 
-def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[Symbol]:
+def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop, coordinate: bool = False) -> set[Symbol]:
     """Places of the output with which an address moves as with a loop: row and place in x[row * W + i * W + place + j].
 
     Both then have the same factor up to a stride of the place and a dilation of the tap, and the stride is not the length of the loop:
-    where it is, the loop runs along an axis of its own. Names for these count only beside a common factor, or one may be a row's length.
+    where it is, the loop runs along an axis of its own. Names for these count only beside a common factor, or one may be a row's length;
+    and in a sum that is known to be one coordinate.
     """
     inside = (part for symbol in form.all_symbols() if symbol.kind == "opaque" and loop.name in symbol.deps for part in symbol.parts)
-    found = {place for part in inside if _mixes(part, loop) for place in find_sliding(walk, part, loop)}
+    found = {place for part in inside if _mixes(part, loop) for place in find_sliding(walk, part, loop, coordinate)}
     if found:
         return found  # a quotient by the stride, as in a transposed convolution, or a place that is kept within an edge
     over, tiles = _find_tiles(walk, form, loop), _find_tile_programs(walk, form)
@@ -170,7 +179,7 @@ def find_sliding(walk: KernelWalk, form: Polynomial, loop: Loop) -> set[Symbol]:
             if times % number and number % times or ratio > _MOST_STRIDE or ratio == loop.trips or bound & strides.keys():
                 continue
             named = strides.total(), dilation.total()
-            if named == (0, 0) or common and max(named) <= 1:
+            if named == (0, 0) or (common or coordinate) and max(named) <= 1:
                 found |= {symbol for symbol in rest if symbol.is_place(loop.name)}
     return found
 

@@ -66,7 +66,8 @@ def _detect(
     walks: dict[str, KernelWalk] = {}
     for name, node in index.find_kernels(str(call.kernel) for call in launches).items():
         known, calls = _facts_of(name, facts), [call for call in launches if call.kernel == name]
-        walk = walks[name] = walk_kernel(index, node, read_constants(index, name, calls, known), read_shared_buffers(host.values, calls))
+        constants, shared = read_constants(host.values, name, calls, known), read_shared_buffers(host.values, calls)
+        walk = walks[name] = walk_kernel(index, node, constants, shared)
         found = _find_kernel_traits(host.values, walk, known, calls, hardware)
         hits += found
         codes.append(

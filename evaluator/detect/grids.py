@@ -169,23 +169,40 @@ def read_launch_arguments(index: KernelSource, call: Call) -> dict[str, ast.expr
     return given | {keyword.arg: keyword.value for keyword in call.node.keywords if keyword.arg}
 
 
-def read_constants(index: KernelSource, name: str, launches: Sequence[Call], known: KernelFacts | None) -> dict[str, object]:
-    """Values of a kernel's parameters: measured ones, else those that every launch gives as a number, else defaults."""
-    found: dict[str, object] = {}
+def read_constants(values: HostValues, name: str, launches: Sequence[Call], known: KernelFacts | None) -> dict[str, object]:
+    """Values of a kernel's parameters: measured ones, else those that every launch gives as a number, else defaults.
+
+    Of what is tuned the first choice stands for all: a number that no size decides.
+    """
+    index = values.index
     kernel = index.jit[name]
+    found: dict[str, object] = dict(_read_tuned(index, kernel))
     parameters = [*kernel.args.posonlyargs, *kernel.args.args]
+    compiled = {one.arg for one in get_parameters(kernel) if one.annotation is not None and "constexpr" in ast.dump(one.annotation)}
     for parameter, default in zip(parameters[len(parameters) - len(kernel.args.defaults) :], kernel.args.defaults, strict=True):
         if isinstance(default, ast.Constant):
             found[parameter.arg] = default.value
     for place, call in enumerate(launches):
         for parameter_name, value in read_launch_arguments(index, call).items():
             number = _read_number(index, value)
+            if number is None and parameter_name in compiled:
+                number = _read_settled_number(values, value, call.frame)
             if place and found.get(parameter_name) != number:
                 number = None
             found[parameter_name] = number
     if known is not None:
         found |= known.constexprs
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _read_tuned(index: KernelSource, kernel: ast.FunctionDef) -> Iterator[tuple[str, int]]:
+    """Numbers that the configurations of an autotuner give, the first one last."""
+    parts = [part for decorator in kernel.decorator_list for part in ast.walk(decorator)]
+    for part in reversed([part for part in parts if isinstance(part, ast.Call) and index.resolve_name(part.func) == "triton.Config"]):
+        for choice in (part.args or [word.value for word in part.keywords if word.arg == "kwargs"])[:1]:
+            for key, value in zip(choice.keys, choice.values, strict=True) if isinstance(choice, ast.Dict) else ():
+                if isinstance(key, ast.Constant) and isinstance(value, ast.Constant) and type(value.value) is int:
+                    yield str(key.value), value.value
 
 
 def read_shared_buffers(values: HostValues, launches: Sequence[Call]) -> dict[str, str]:
@@ -212,6 +229,16 @@ def _find_first_name(values: HostValues, node: ast.expr, frame: Frame, depth: in
         return node
     first = _find_first_name(values, value, frame, depth - 1)
     return first if isinstance(first, ast.Name) and len(bound.get(first.id, [])) <= 1 else node
+
+
+def _read_settled_number(values: HostValues, node: ast.expr, frame: Frame) -> int | None:
+    """The number that a name is set to once and that nothing is added to."""
+    settled = list(values.find_values(node.id, frame)) if isinstance(node, ast.Name) else []
+    value, where, part = settled[0] if len(settled) == 1 else (None, frame, None)
+    grown = [each.target for each in ast.walk(where.function or values.index.tree) if isinstance(each, ast.AugAssign)]
+    if part is not None or not isinstance(value, ast.expr) or ast.unparse(node) in map(ast.unparse, grown):
+        return None
+    return _read_number(values.index, value)
 
 
 def _read_number(index: KernelSource, node: ast.expr) -> int | None:

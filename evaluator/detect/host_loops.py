@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tritonsmith.evaluator.detect.grids import read_launch_arguments
@@ -250,10 +250,11 @@ class LoopView:
         return text
 
     def _find_host_writes(self) -> Iterator[TensorPart]:
-        """Parts that the loop's own text writes: `y[t] = ...`, `y[t].copy_(...)`."""
+        """Parts that the loop's own text writes: `y[t] = ...`, `h[i], c[i] = ...`, `y[t].copy_(...)`."""
         for part in ast.walk(self.loop):
             targets = part.targets if isinstance(part, ast.Assign) else [part.target] if isinstance(part, ast.AugAssign) else []
-            yield from (self.trace(target, self.frame, True) for target in targets if isinstance(target, ast.Subscript))
+            single = [one for target in targets for one in (target.elts if isinstance(target, ast.Tuple | ast.List) else [target])]
+            yield from (self.trace(target, self.frame, True) for target in single if isinstance(target, ast.Subscript))
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute):
                 if part.func.attr.endswith("_") and not part.func.attr.startswith("_"):
                     yield self.trace(part.func.value, self.frame, True)
@@ -262,17 +263,44 @@ class LoopView:
         """Names that an iteration reads before it sets them."""
         if not isinstance(self.loop, ast.For | ast.While):
             return {part.target.id for part in ast.walk(self.loop) if isinstance(part, ast.NamedExpr)}
-        carried: set[str] = set()
-        done: set[str] = set()
-        for statement in self.loop.body:
-            parts = list(ast.walk(statement))
-            called = [part.func for part in parts if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
-            grown = [method.value for method in called if method.attr in _GROWS]
-            read = {part.id for part in parts if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load) and part not in grown}
-            written = {part.id for part in parts if isinstance(part, ast.Name) and (isinstance(part.ctx, ast.Store) or part in grown)}
-            carried |= read - done
+        read, _ = _read_before_set(self.loop.body, set())
+        return read & {name for statement in self.loop.body for name in _find_names(statement)[1]}
+
+
+def _read_before_set(statements: Sequence[ast.stmt], before: set[str]) -> tuple[set[str], set[str]]:
+    """Names that statements read where nothing has set them yet, and those that are set after them; blocks inside one by one."""
+    first: set[str] = set()
+    done = set(before)
+    for statement in statements:
+        blocks = [getattr(statement, name) for name in ("body", "orelse", "finalbody") if getattr(statement, name, None)]
+        if not blocks or isinstance(statement, ast.FunctionDef | ast.ClassDef):
+            read, written = _find_names(statement)
+            first |= read - done
             done |= written
-        return carried & done
+            continue
+        heads = [part for part in ast.iter_child_nodes(statement) if isinstance(part, ast.expr | ast.withitem)]
+        for read, written in [_find_names(part) for part in reversed(heads)]:  # what a loop runs over comes before its variable
+            first |= read - done
+            done |= written
+        ends = [_read_before_set(block, done) for block in blocks]
+        first |= set().union(*(read for read, _ in ends))
+        if not isinstance(statement, ast.If):
+            done |= set().union(*(after for _, after in ends))
+        elif len(ends) == 2:
+            done |= ends[0][1] & ends[1][1]
+    return first, done
+
+
+def _find_names(node: ast.AST) -> tuple[set[str], set[str]]:
+    """Names that a part reads and sets; a list that something is put into is set, and what a comprehension runs over stays inside it."""
+    parts = list(ast.walk(node))
+    called = [part.func for part in parts if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
+    grown = [method.value for method in called if method.attr in _GROWS]
+    targets = [part.target for part in parts if isinstance(part, ast.comprehension)]
+    inner = {name.id for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)}
+    names = [part for part in parts if isinstance(part, ast.Name)]
+    read = {part.id for part in names if isinstance(part.ctx, ast.Load) and part not in grown}
+    return read - inner, {part.id for part in names if isinstance(part.ctx, ast.Store) or part in grown} - inner
 
 
 def _find_callers(frame: Frame) -> list[Frame]:

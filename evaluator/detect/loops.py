@@ -340,13 +340,19 @@ def _loads_by_pieces(walk: KernelWalk, loop: Loop, axis: str, count: Polynomial)
     return all(share == piece * count for share, piece in moving if share.terms and piece.terms)
 
 
+def _counts_over_shares(store: AccessSite, loop: Loop) -> bool:
+    """Whether a mask compares places counted over the shares of all programs, so that these are no rows of their own."""
+    sums = [part for symbol in (store.mask.all_symbols() if store.mask else ()) for part in symbol.parts]
+    return any(form.coefficient(loop.name).terms and any(dep.startswith("program:") for dep in form.deps) for form in sums)
+
+
 def _takes_several_rows(walk: KernelWalk, loop: Loop) -> bool:
     """Whether programs have equal shares of the work, and each iteration stores a piece of its own."""
     if loop.last is None or loop.last.constant is not None or (loop.step.constant if loop.step else None) != 1:
         return False
     for store in _stores(walk, loop):
         piece = store.address.form.coefficient(loop.name)
-        if piece.constant in (0, 1) or piece in walk.ranges.values():
+        if piece.constant in (0, 1) or piece in walk.ranges.values() and not _counts_over_shares(store, loop):
             continue
         for axis in walk.program_axes:
             share = store.address.form.coefficient(f"program:{axis}")

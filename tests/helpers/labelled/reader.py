@@ -117,6 +117,8 @@ def rename_everything(case: Labelled) -> str:
                 part.id = names.get(part.id, part.id)
             elif isinstance(part, ast.arg):
                 part.arg = names.get(part.arg, part.arg)
+            elif isinstance(part, ast.Dict):  # what an autotuner gives
+                part.keys = [ast.Constant(names.get(key.value, key.value)) if isinstance(key, ast.Constant) else key for key in part.keys]
     for part in ast.walk(tree):
         if isinstance(part, ast.Name):
             part.id = stranger.get(part.id, part.id)
