@@ -71,7 +71,7 @@ OTHERS = {
     "another number": ("float(state.mean())", "float(state.mean() * 1.01)", INACCURATE, r"returns the number .*\['told'\]\[2\]"),
     "a number wrong on other inputs": (
         "float(state.mean())", "float(state.mean()) * float(x.abs().max() < 6.0)", INACCURATE,
-        r"returns the number 0.0 at .*\['told'\]\[2\]",
+        r"returns the number -?0.0 at .*\['told'\]\[2\]",
     ),
     "a kept output": (
         STATE, "self.out = getattr(self, 'out', torch.empty(4, 8))\n        state = torch.mean(cache, 1, out=self.out)", INACCURATE,

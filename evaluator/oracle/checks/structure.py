@@ -65,13 +65,15 @@ class StructureCheck:
         self._loaded = loaded
         self._numbers: list[Pair] = []
         self._calls = 0
+        self._shared: list[int] = []
+        """Numbers of the outputs that lie in arguments, where the reference's do not."""
         self._first: list[torch.Tensor] = []
         """The outputs of the first call, of large ones their beginning: a card must have room for them until the second call."""
 
     def look(self, runner: RunnerHandle, timeout: float) -> None:
         """After a call and ahead of its delivery.
 
-        Raises RunnerFault: wrong_shape where the result is nested in another way, inaccurate where it is not its own.
+        Raises RunnerFault: wrong_shape where the result is nested in another way, inaccurate where a call overwrote an earlier one.
         """
         self._calls += 1
         if self._calls == 2:  # noqa: PLR2004 - a first result, and a call that must leave it alone
@@ -86,15 +88,17 @@ class StructureCheck:
         pairs = list(pair_parts(given, self._loaded.structure))
         if problem := find_difference(pairs):
             raise RunnerFault(Status.WRONG_SHAPE, problem)
-        if shared := [number for number in in_arguments if number not in self._loaded.lent]:
-            raise RunnerFault(
-                Status.INACCURATE,
-                f"output {shared[0]} is an argument of forward, or a view of it; the reference returns a tensor of its own: return a copy",
-            )
+        self._shared = [number for number in in_arguments if number not in self._loaded.lent]
         self._numbers = [pair for pair in pairs if pair[2].kind in NUMBERS]
 
     def keep(self, got: list[torch.Tensor]) -> None:
-        """Note what the first call gave."""
+        """Note what the first call gave, whose arguments are unchanged. Raises RunnerFault(inaccurate) where it gave an argument."""
+        if self._shared:
+            raise RunnerFault(
+                Status.INACCURATE,
+                f"output {self._shared[0]} is an argument of forward, or a view of it; the reference returns a tensor of its own: "
+                "return a copy",
+            )
         if self._calls == 1:
             self._first = [_take_head(output).clone() for output in got[: len(self._loaded.layout.outputs)]]
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tritonsmith.evaluator.schema import OpNode
@@ -11,9 +11,9 @@ from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NotCovered
 from tritonsmith.prompts.recipes.regions.lowering.patches import put
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula, select_where
-from tritonsmith.prompts.recipes.regions.lowering.views import embed_diagonal, permute, reshape
+from tritonsmith.prompts.recipes.regions.lowering.views import embed_diagonal, permute, reshape, view
 from tritonsmith.prompts.recipes.regions.reading.complexes import ComplexPair
-from tritonsmith.prompts.recipes.regions.values.tensors import Held, Position, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import Held, Position, Tensor, TensorView, base_of
 from tritonsmith.prompts.recipes.writes import PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer, shows_other
 
 
@@ -65,7 +65,7 @@ class Aliases:
             value = value if via is None else self._put_back(node, via, source, value)
         self._made[root] = value
         for shown, (source, via) in self._shown.items():  # in forward's order
-            if self.find_root(shown) == root:
+            if self._find_root(shown) == root:
                 self._made[shown] = self._made[source] if via is None else self._again(via)
         return root
 
@@ -74,8 +74,15 @@ class Aliases:
         self._shown[name] = (source, None)
         self._made[name] = self._made[source]
 
-    def find_root(self, name: str) -> str:
-        """The node whose tensor a node shows: itself, where that is one of its own."""
+    def copy_given(self, name: str, given: Collection[str]) -> None:
+        """Let a result that the reference has in memory of its own, as `x.clone()`, be a copy, and no argument that `given` has."""
+        value = self._made[name]
+        base = base_of(value) if isinstance(value, Tensor) else None
+        if isinstance(base, Held) and base.given and self._find_root(name) not in given:
+            form = "" if value is base else "memory_format=torch.contiguous_format"
+            self._made[name] = view(value, value.shape, lambda at: at, f"{{0}}.clone({form})")
+
+    def _find_root(self, name: str) -> str:
         while name in self._shown:
             name = self._shown[name][0]
         return name

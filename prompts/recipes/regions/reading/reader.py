@@ -14,7 +14,6 @@ from tritonsmith.prompts.recipes.plan import NoPlan, name_node
 from tritonsmith.prompts.recipes.regions.lowering.calls import NodeCall, NotCovered, hold_constant, hold_member
 from tritonsmith.prompts.recipes.regions.lowering.patches import put
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import constant
-from tritonsmith.prompts.recipes.regions.lowering.views import view
 from tritonsmith.prompts.recipes.regions.reading.changes import Aliases, is_overwritten
 from tritonsmith.prompts.recipes.regions.reading.complexes import (
     COMPLEX,
@@ -37,7 +36,6 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     MatrixProduct,
     Tensor,
     TensorView,
-    base_of,
 )
 from tritonsmith.prompts.recipes.writes import is_write, list_given_writes, refer
 
@@ -154,7 +152,7 @@ class ForwardReader:
                 raise NoPlan((f"{what} is neither a parameter nor a persistent buffer", node))
         elif node.op == "output":
             for name in node.references:
-                self._copy_given(name)
+                self.aliases.copy_given(name, self.given)
             self.forward.results = self._resolve(node.args[0])
         elif is_write(node) and (held := refer(node)) is not None and self._shows_tensor(held):
             self._change(node, held)
@@ -163,14 +161,6 @@ class ForwardReader:
             self.aliases.note(node)
         else:
             self.made[node.name] = _compute(node, [self._resolve(one) for one in node.args])
-
-    def _copy_given(self, name: str) -> None:
-        """A result that the reference has in memory of its own, as `x.clone()`, must not be an argument, nor show one."""
-        value = self.made[name]
-        base = base_of(value) if isinstance(value, Tensor) else None
-        if isinstance(base, Held) and base.given and self.aliases.find_root(name) not in self.given:
-            form = "" if value is base else "memory_format=torch.contiguous_format"
-            self.made[name] = view(value, value.shape, lambda at: at, f"{{0}}.clone({form})")
 
     def _take_member(self, name: str) -> Held | ComplexPair:
         """A parameter, a buffer or a table."""
