@@ -76,11 +76,8 @@ class Aliases:
 
     def copy_given(self, name: str, given: Collection[str]) -> None:
         """Let a result that the reference has in memory of its own, as `x.clone()`, be a copy, and no argument that `given` has."""
-        value = self._made[name]
-        base = base_of(value) if isinstance(value, Tensor) else None
-        if isinstance(base, Held) and base.given and self._find_root(name) not in given:
-            form = "" if value is base else "memory_format=torch.contiguous_format"
-            self._made[name] = view(value, value.shape, lambda at: at, f"{{0}}.clone({form})")
+        if self._find_root(name) not in given:
+            self._made[name] = _copy_given(self._made[name])
 
     def _find_root(self, name: str) -> str:
         while name in self._shown:
@@ -129,6 +126,17 @@ class Aliases:
             return value
         order = [int(axis) for axis in found[1].split(",")]
         return permute(value, tuple(order.index(axis) for axis in range(len(order))))
+
+
+def _copy_given(value: Any) -> Any:
+    """A value, or several, with copies of those that are arguments or views of them."""
+    if isinstance(value, tuple):
+        return tuple(map(_copy_given, value))
+    base = base_of(value) if isinstance(value, Tensor) else None
+    if not isinstance(base, Held) or not base.given:
+        return value
+    form = "" if value is base else "memory_format=torch.contiguous_format"
+    return view(value, value.shape, lambda at: at, f"{{0}}.clone({form})")
 
 
 def _keys(node: OpNode, made: dict[str, Any]) -> list[Any]:
