@@ -48,6 +48,7 @@ def errors() -> dict[str, dict[str, dict[str, float]]]:
     return found
 
 
+@pytest.mark.slow
 def test_every_form_and_scheme_is_as_exact_as_its_class(errors: dict[str, dict[str, dict[str, float]]]) -> None:
     forms = errors["forms"]
     coarse = {kernel for kernel in forms["linear"] if kernel.endswith(("fp16", "tf32"))}
@@ -57,6 +58,7 @@ def test_every_form_and_scheme_is_as_exact_as_its_class(errors: dict[str, dict[s
     assert all(RMS_FACTOR < forms["linear"][kernel] <= forms["linear"]["loop tf32"] for kernel in coarse), forms["linear"]
 
 
+@pytest.mark.slow
 def test_every_range_of_fp32_is_as_exact_as_the_reference(errors: dict[str, dict[str, dict[str, float]]]) -> None:
     """From 1e-40 to 1e37, in rows and columns of other sizes, with zeros, infinity and NaN where the reference has them."""
     for kind, found in errors["ranges"].items():
@@ -64,6 +66,7 @@ def test_every_range_of_fp32_is_as_exact_as_the_reference(errors: dict[str, dict
             assert error <= RMS_FACTOR or (kernel == "parts fp16" and error < 3e4), (kind, kernel, error)
 
 
+@pytest.mark.slow
 def test_parts_of_a_weight_follow_the_weight(errors: dict[str, dict[str, dict[str, float]]]) -> None:
     assert {name.partition(", ")[2] for name in errors["changes"]} == {"first", "again", "in place", "replaced"}
     assert all(error <= RMS_FACTOR for error in errors["changes"].values())  # type: ignore[operator]
