@@ -19,7 +19,8 @@ from tritonsmith.evaluator.oracle.checks.written import as_real, find_disturbed
 from tritonsmith.evaluator.schema import PrecisionClass
 
 Tensors = list[torch.Tensor]
-_STEP = torch.finfo(torch.float32).eps
+_STEP = 2.0 * torch.finfo(torch.float32).eps
+"""How far values are moved, as a share of each: a sum rounds once more than its terms do."""
 
 
 class ReferenceErrors(NamedTuple):
@@ -80,7 +81,7 @@ class Answers:
         return ReferenceErrors(errors, moved_meter.finish() if moved_meter else None, finite)
 
     def measure_moves(self, draws: int) -> ErrorStats:
-        """The most, place by place, that moving inputs and weights by float32's last place does to the oracle, over so many draws."""
+        """The most, place by place, that moves of inputs and weights by up to `_STEP` do to the oracle, over so many draws."""
         return functools.reduce(ErrorStats.widen, [self._measure_move() for _ in range(draws)])
 
     def _measure_move(self) -> ErrorStats:
