@@ -72,8 +72,7 @@ class Answers:
             if moved_meter is not None:
                 inputs = [tensor.to(loaded.oracle_device) for tensor in tensors]
                 shifted = loaded.oracle(perturb_last_place(inputs))
-                floating = [one if one.is_floating_point() else right for one, right in zip(shifted, oracle, strict=True)]
-                moved_meter.add(floating, oracle, first)  # whole numbers are settled each by itself
+                _add_moved(moved_meter, shifted, oracle, first)
         errors = {precision: meter.finish() for precision, meter in meters.items()}
         if self._batch is not None:
             factors = self._batch.rms_factor, self._batch.max_factor
@@ -88,9 +87,7 @@ class Answers:
         meter = ErrorMeter(self._loaded.output_shapes(torch.float64))
         for first, tensors in self._cut():
             oracle = self._compute(tensors)
-            moved = move_oracle(self._loaded, tensors, _STEP)
-            floating = [one if one.is_floating_point() else right for one, right in zip(moved, oracle, strict=True)]
-            meter.add(floating, oracle, first)
+            _add_moved(meter, move_oracle(self._loaded, tensors, _STEP), oracle, first)
         return meter.finish()
 
     def list_left(self, got: Sequence[torch.Tensor]) -> frozenset[int]:
@@ -128,3 +125,8 @@ class Answers:
 
     def _compute(self, tensors: Tensors) -> Tensors:
         return self._whole if self._batch is None else self._loaded.oracle(tensors)
+
+
+def _add_moved(meter: ErrorMeter, moved: Tensors, oracle: Tensors, first: int) -> None:
+    """Compare the oracle on moved values with the oracle; whole numbers are settled each by itself."""
+    meter.add([one if one.is_floating_point() else right for one, right in zip(moved, oracle, strict=True)], oracle, first)

@@ -10,6 +10,9 @@ import torch
 from tritonsmith.evaluator.oracle.checks.correctness import list_arithmetic
 from tritonsmith.evaluator.schema import PrecisionClass
 
+_STEPS = {PrecisionClass.IEEE: 2.0**-21, PrecisionClass.TF32: 2.0**-10}
+"""By class: four units of the last place, as a share of a value."""
+
 
 @dataclass(frozen=True)
 class Arithmetic:
@@ -33,6 +36,10 @@ class Arithmetic:
     def classes(self) -> list[PrecisionClass]:
         """What the reference computes in for every class up to the one asked for; in a task of 16 bits only that one."""
         return [self.asked] if self.half and self.asked is PrecisionClass.HALF else list_arithmetic(self.asked)
+
+    def find_step(self, precision: PrecisionClass) -> float:
+        """How far values are moved, as a share of each, to see what rounding decides; in 16 bits a unit of the type's last place."""
+        return _STEPS.get(precision, self.half_step)
 
     @property
     def tf32(self) -> bool:

@@ -39,8 +39,6 @@ _FACTOR = 8.0
 """A number may err so many times as much as the reference's own."""
 _SHARE = {PrecisionClass.IEEE: 2.0**-17, PrecisionClass.TF32: 2.0**-10, PrecisionClass.HALF: 2.0**-7}
 """By class: the share of a number that the reference's error counts as at least. One number is a small sample of errors."""
-_STEPS = {PrecisionClass.IEEE: 2.0**-21, PrecisionClass.TF32: 2.0**-10}
-"""By class: how far values are moved, as a share of each, where a number differs; in 16 bits by the type's own step."""
 _MOVES = 8
 """How often."""
 _POISON = 0xFF
@@ -137,7 +135,7 @@ class StructureCheck:
 
     def _move(self, tensors: list[torch.Tensor]) -> list[list[Structure]]:
         """The reference's and the oracle's numbers on inputs that are moved by a few units of the last place."""
-        step = _STEPS.get(self._loaded.task.precision.arithmetic, self._loaded.arithmetic.half_step)
+        step = self._loaded.arithmetic.find_step(self._loaded.task.precision.arithmetic)
         return [_list_numbers(found) for found in _run_reference(self._loaded, move_values(tensors, step))]
 
 

@@ -239,7 +239,7 @@ class Expected(NamedTuple):
         """The trial that these outputs make.
 
         Where few elements make an error that is refused, and the reference's error there is a matter of luck, it counts as at least what
-        several moves of inputs and weights by their last place do to the oracle.
+        several moves of inputs and weights by two units of the last place do to the oracle.
         """
         left = self.answers.list_left(got)
         trial = Trial(self.answers.measure(got), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred, left=left)

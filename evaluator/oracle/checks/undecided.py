@@ -27,8 +27,6 @@ _LEAST_DRAWS = 4
 """After so many, ..."""
 _EXPLAINED = 0.5
 """... less than this share of the differences explained means that they are errors."""
-_STEPS = {PrecisionClass.IEEE: 2.0**-21, PrecisionClass.TF32: 2.0**-10}
-"""By class: how far values are moved, as a share of each; four units of the last place."""
 
 
 class Judged(Protocol):
@@ -55,7 +53,7 @@ def settle_undecided(
     total = sum(int(found.sum()) for found in differing.values())
     if not total:
         return oracle
-    step = _STEPS.get(precision, loaded.arithmetic.half_step)
+    step = loaded.arithmetic.find_step(precision)
     seen = {number: _Seen(oracle[number], ours[number]) for number in differing}
     # What the reference itself gives is right in any case: a copy of it must never be refused.
     as_they_are = loaded.reference_outputs(tensors, precision)
