@@ -15,6 +15,7 @@ from tritonsmith.prompts.recipes.builder import table_lines, write_builder
 from tritonsmith.prompts.recipes.constructor import made_for
 from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, NoSize, name_starred
 from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.assembling.merging import merge_kernels
 from tritonsmith.prompts.recipes.regions.assembling.module import ModuleText, describe_tensor, write_regions
 from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
@@ -232,9 +233,9 @@ class RegionPlan(KernelPlan):
         return write_regions(self.regions, self.forward, settings, self._taken), None
 
     def _guard(self, text: ModuleText, wrong_shapes: str, words: str) -> ModuleText:
-        """The text with what forward refuses."""
+        """The text with one kernel for all that differ in numbers alone, and with what forward refuses."""
         wrong = " or ".join(part for part in (wrong_shapes, self.wrong_types, self.wrong_values) if part)
-        return replace(text, wrong=wrong, made_for=f"{words}{self.made_with_values}")
+        return merge_kernels(replace(text, wrong=wrong, made_for=f"{words}{self.made_with_values}"))
 
 
 def cut_task(

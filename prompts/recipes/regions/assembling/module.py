@@ -72,6 +72,8 @@ class ModuleText:
     """For each region: the names of its kernels. Regions that differ in their tensors alone share kernels."""
     keeps: bool = False
     """Whether parts of parameters are kept."""
+    keeps_numbers: bool = False
+    """Whether kernels that make such parts take numbers besides."""
     records: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Named tuples that forward returns, with their fields."""
     first: str = ""

@@ -32,6 +32,11 @@ def normalize(text: str, name: str) -> str:
     return ast.unparse(tree)
 
 
+def rename_own(function: ast.FunctionDef) -> None:
+    """Put numbered names in place of a function's own variables and of its arguments that are not constexpr."""
+    _Renamer(function, "").visit(function)
+
+
 class _Renamer(ast.NodeTransformer):
     """Numbers the arguments and variables of one function in the order in which they come."""
 
@@ -44,7 +49,8 @@ class _Renamer(ast.NodeTransformer):
 
     def _rename(self, name: str) -> str:
         if name not in self._own:
-            return f"kernel{name.removeprefix(self._kernel)}" if name.startswith(f"{self._kernel}_") else name
+            own = bool(self._kernel) and name.startswith(f"{self._kernel}_")
+            return f"kernel{name.removeprefix(self._kernel)}" if own else name
         if not self._own[name]:
             self._own[name] = f"v{self._numbers}"
             self._numbers += 1

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from tritonsmith.prompts.recipes.regions.assembling.module import ModuleText
 from tritonsmith.prompts.recipes.regions.assembling.sharing import normalize
 from tritonsmith.prompts.recipes.regions.shapes.numbers import Fitter, Numbers, blank, list_numbers, put_in, read_whole
-from tritonsmith.prompts.recipes.regions.writing.kernels import fold, wrap
+from tritonsmith.prompts.recipes.regions.writing.kernels import fold, unfold, wrap
 
 _MOST_ARGUMENTS = 6
 """Numbers that a kernel takes besides sizes of inputs; where more differ, two kernels are easier to read."""
@@ -217,20 +217,6 @@ def _pass_on(text: str, called: str, names: Sequence[str]) -> str:
                 pieces[number] = f"{piece[:place]}{''.join(f', {name}' for name in names)}{piece[place:]}"
                 break
     return f"{called}(".join(pieces)
-
-
-def unfold(text: str) -> list[str]:
-    """The statements of a text on one line each."""
-    found: list[str] = []
-    depth = 0
-    for line in text.split("\n"):
-        code = line.partition("  # ")[0]
-        if depth:
-            found[-1] += line.strip() if found[-1].endswith(("(", "[")) else f" {line.strip()}"
-        else:
-            found.append(line)
-        depth += sum(map(code.count, "([")) - sum(map(code.count, ")]"))
-    return [re.sub(r",? \)", ")", line) for line in found]
 
 
 def _list_units(text: ModuleText) -> list[_Unit]:

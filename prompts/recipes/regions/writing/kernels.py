@@ -113,14 +113,33 @@ def fold(line: str) -> list[str]:
     indent, head, inner, tail = found.groups()
     while inner.count("(") > inner.count(")"):
         inner, tail = f"{inner})", tail[1:]
+    return wrap(head, split_arguments(inner), tail, indent)
+
+
+def split_arguments(text: str) -> list[str]:
+    """The arguments of a call, one by one."""
     parts, depth = [""], 0
-    for letter in inner:
+    for letter in text:
         depth += (letter == "(") - (letter == ")")
         if letter == "," and not depth:
             parts.append("")
         else:
             parts[-1] += letter
-    return wrap(head, [part.strip() for part in parts], tail, indent)
+    return [part.strip() for part in parts]
+
+
+def unfold(text: str) -> list[str]:
+    """The statements of a text on one line each."""
+    found: list[str] = []
+    depth = 0
+    for line in text.split("\n"):
+        code = line.partition("  # ")[0]
+        if depth:
+            found[-1] += line.strip() if found[-1].endswith(("(", "[")) else f" {line.strip()}"
+        else:
+            found.append(line)
+        depth += sum(map(code.count, "([")) - sum(map(code.count, ")]"))
+    return [re.sub(r",? \)", ")", line) for line in found]
 
 
 def share_quotients(lines: list[str], place: str, first: str, block: int) -> list[str]:

@@ -1,0 +1,64 @@
+"""Kernels that differ in whole numbers alone are one kernel, which takes these numbers as arguments."""
+
+import asyncio
+import re
+
+import pytest
+
+from recipe_cases.regions import RegionCase
+from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.schema import Status, Task
+from tritonsmith.prompts.recipes.regions.assembling.merging import merge_kernels
+from tritonsmith.prompts.recipes.regions.plan import PLAIN, RegionPlan, read_regions
+from tritonsmith.prompts.recipes.regions.recipes import REGIONS
+
+STEPS = "for t in range(6): y = torch.tanh(self.a(torch.cat((x[t], y), dim=1))); return y"
+WIDTHS = "return torch.tanh(self.c(torch.tanh(self.b(torch.tanh(self.a(x))))))"
+LAYERS = "self.a = nn.Conv1d(64, 32, 3); self.b = nn.Conv1d(32, 96, 3); self.c = nn.Conv1d(96, 32, 5)"
+
+
+async def plan_of(evaluator: LocalEvaluator, forward: str, inputs: str, layers: str = "pass") -> tuple[Task, RegionPlan]:
+    source = RegionCase("one", forward, inputs, layers, "x, y" if "y" in forward else "x").source()
+    task = Task(name="a_task", path="a_task.py", source=source)
+    facts = await evaluator.describe(task)
+    task = task.model_copy(update={"precision": facts.precision})
+    return task, read_regions(task, facts)
+
+
+def launches_of(text: str) -> list[tuple[str, str]]:
+    """Kernel and arguments of each launch."""
+    return re.findall(r"^        (\w+)\[.*?\]\((.*?)\)$", text, re.DOTALL | re.MULTILINE)
+
+
+def write(plan: RegionPlan, evaluator: LocalEvaluator) -> str:
+    recipe = REGIONS.recipes[0]
+    settings = recipe.defaults(plan, evaluator.hardware, plan.precision)
+    assert settings is not None
+    return recipe.render(plan, settings)
+
+
+def test_all_steps_of_a_loop_have_one_kernel(evaluator: LocalEvaluator) -> None:
+    task, plan = asyncio.run(plan_of(evaluator, STEPS, "torch.randn(6, 4, 16), torch.randn(4, 16)", "self.a = nn.Linear(32, 16)"))
+    text = write(plan, evaluator)
+    starts = [found[1] for name, given in launches_of(text) if (found := re.search(r"\bx_start=(\d+)", given))]
+    assert starts == [str(64 * step) for step in range(1, 6)], "one kernel for the steps behind the first"
+    assert "x_start, BLOCK: tl.constexpr" in text and "+ x_start" in text, "known at the launch only: it is compiled once"
+    verdict = asyncio.run(evaluator.evaluate(task, text))
+    assert verdict.status is Status.OK, verdict.message
+
+
+def test_weights_of_several_widths_are_split_by_one_kernel(evaluator: LocalEvaluator) -> None:
+    task, plan = asyncio.run(plan_of(evaluator, WIDTHS, "torch.randn(2, 64, 24)", LAYERS))
+    text = write(plan, evaluator)
+    kept = re.findall(r'self\.keep\("\w\.weight", (\w+), self\.\w\.weight, \(.*?\), STEPS=(\d), M=(\d+), K=(\d+)\)\n', text)
+    assert [one[1:] for one in kept] == [("3", "32", "64"), ("3", "96", "32"), ("5", "32", "96")] and len({one[0] for one in kept}) == 1
+    assert "weight_at = m * (K * STEPS)" in text and "(m < M) & (across < K)" in text, "numbers that follow from others are no arguments"
+    verdict = asyncio.run(evaluator.evaluate(task, text))
+    assert verdict.status is Status.OK, verdict.message
+
+
+@pytest.mark.parametrize("forward", ["return x.softmax(-1), (y * 2.0).softmax(-1)", "return x.cumsum(-1), y.sum(-1)", "return x * 2.0 + y"])
+def test_other_differences_keep_kernels_apart(evaluator: LocalEvaluator, forward: str) -> None:
+    _, plan = asyncio.run(plan_of(evaluator, forward, "torch.randn(4, 48), torch.randn(4, 48)"))
+    text = plan.write(PLAIN)
+    assert merge_kernels(text) is text and not any("SIZE" in kernel or "LIMIT" in kernel for kernel in text.kernels)
