@@ -59,8 +59,9 @@ def _find_launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHi
         return None
     measured = [kernel.device_ms for kernel in facts.kernels if kernel.device_ms is not None]
     share = facts.own_time_share
-    if measured and share:
-        busy = min(1.0, sum(measured) / 1e3 / share / seconds)
+    busy_ms = facts.device_ms or (sum(measured) / share if measured and share else 0.0)  # a kernel compiled several times has no time
+    if busy_ms:
+        busy = min(1.0, busy_ms / 1e3 / seconds)
         if busy < _HALF:
             text = f"{launches} launches in {took}; the card is busy for {busy:.0%} of it"
             return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)

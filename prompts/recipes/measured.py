@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, TRITON_CALL, Band
 from tritonsmith.evaluator.floors import list_bounds, rates_for
 from tritonsmith.evaluator.limits import Limit
-from tritonsmith.evaluator.schema import Hardware, KernelFacts, PrecisionClass, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, PrecisionClass, TaskFacts, Verdict
 from tritonsmith.prompts.author import Brief
 
 
@@ -68,9 +68,9 @@ def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: P
     median = verdict.timing.median_ms
     launches = verdict.facts.launches_per_forward or sum(kernel.launches for kernel in kernels)
     launch_ms = launches * middle(TRITON_CALL) * 1e3
-    device = [kernel.device_ms for kernel in kernels if kernel.device_ms is not None]
-    if kernels and len(device) == len(kernels) and sum(device) < median:
-        launch_ms = median - sum(device)
+    busy = _sum_times(verdict.facts)
+    if busy is not None and busy < median:
+        launch_ms = median - busy
     bounds = list_bounds(facts, rates_for(verdict, hardware), precision, chain)
     return Measured(
         median_ms=median,
@@ -85,14 +85,25 @@ def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: P
     )
 
 
+def _sum_times(facts: LaunchFacts) -> float | None:
+    """Milliseconds of the candidate's kernels; None where nobody measured them. Those compiled several times have no time of their own."""
+    times = [kernel.device_ms for kernel in facts.kernels]
+    known = [one for one in times if one is not None]
+    if times and len(known) == len(times):
+        return sum(known)
+    return facts.device_ms * facts.own_time_share if facts.device_ms and facts.own_time_share else None
+
+
 def _count_dominant_programs(kernels: Sequence[KernelFacts], hardware: Hardware) -> int:
     """Programs of the kernel that takes most of the time.
 
     By device time where it is known, else by what its programs have to do.
     """
 
+    timed = all(kernel.device_ms is not None for kernel in kernels)
+
     def weight(kernel: KernelFacts) -> float:
-        if kernel.device_ms is not None:
+        if timed and kernel.device_ms is not None:
             return kernel.device_ms
         busy = min(math.prod(kernel.grid), hardware.processors)
         moved = ((kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)) / (middle(L2_BYTES_PER_CLOCK) * hardware.clock_hz * busy)

@@ -171,10 +171,13 @@ def kernel_rows(report: RunReport) -> list[KernelRow]:
     for row in _put_winner_first(report.summary.candidates, winner):
         verdict = report.verdicts.get(row.id)
         kernels = verdict.facts.kernels if verdict else ()
-        timed = sum(kernel.device_ms or 0.0 for kernel in kernels)
+        timed = [kernel.device_ms for kernel in kernels if kernel.device_ms is not None]
         own = verdict.facts.own_time_share if verdict else None
+        total = sum(timed) if len(timed) == len(kernels) else (own or 0.0) * ((verdict and verdict.facts.device_ms) or 0.0)
         for kernel in kernels:
-            share = own * (kernel.device_ms or 0.0) / timed if own is not None and timed else (own if len(kernels) == 1 else None)
+            share = own if len(kernels) == 1 else None
+            if own is not None and total and kernel.device_ms is not None:
+                share = own * kernel.device_ms / total
             rows.append(KernelRow(row.id, row.id == winner, kernel, _percent(share)))
     return rows
 
