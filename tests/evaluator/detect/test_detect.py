@@ -186,6 +186,15 @@ def test_bounds_rest_on_figures(launches: int, milliseconds: float, task: TaskFa
     assert not any(one.endswith("_bound") for one in detect(source, facts, task, H200).names)
 
 
+def test_kernels_compiled_several_times_keep_the_card_busy() -> None:
+    source = make_module(STEP, "step[(8,)](x, x, self.weight, out, 10, 256, 32)")
+    untimed = [KernelFacts(name="step", launches=3, grid=(size, 1, 1)) for size in (8, 16)]  # the profiler knows names only
+    timed = KernelFacts(name="other", launches=1, device_ms=0.001)
+    task = TaskFacts(min_bytes=268e6, flops=1.3e8)
+    facts = LaunchFacts(launches_per_forward=7, kernels=(*untimed, timed), own_time_share=1.0, device_ms=0.078)
+    assert "launch_bound" not in detect(source, facts, task, H200, timing(0.08)).names
+
+
 def test_text_that_is_no_python() -> None:
     with pytest.raises(KernelFileError, match=r"mine\.py, line 2: .*fix the syntax"):
         detect("import torch\ndef broken(:\n", path="mine.py")

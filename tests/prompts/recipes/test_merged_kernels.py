@@ -62,3 +62,13 @@ def test_other_differences_keep_kernels_apart(evaluator: LocalEvaluator, forward
     _, plan = asyncio.run(plan_of(evaluator, forward, "torch.randn(4, 48), torch.randn(4, 48)"))
     text = plan.write(PLAIN)
     assert merge_kernels(text) is text and not any("SIZE" in kernel or "LIMIT" in kernel for kernel in text.kernels)
+
+
+def test_a_docstring_holds_for_all_launches(evaluator: LocalEvaluator) -> None:
+    layers = "self.a = nn.LayerNorm(48); self.b = nn.LayerNorm(80)"
+    _, plan = asyncio.run(plan_of(evaluator, "return self.a(x), self.b(y)", "torch.randn(4, 48), torch.randn(6, 80)", layers))
+    text = plan.write(PLAIN)
+    (kernel,) = text.kernels
+    assert '"""layer_norm of rows of SIZE."""' in kernel and "/ SIZE + 1e-05" in kernel
+    assert re.findall(r"\bSIZE=(\d+)", "\n".join(text.forward)) == ["48", "80"]
+    assert plan.headline == "The reference's forward in 1 kernel." and set(plan.kernel_names) == {("layer_norm_kernel",)}

@@ -77,18 +77,18 @@ def read_skeleton(text: str, helpers: Mapping[str, tuple[str, ...]]) -> Skeleton
 def _read(text: str, helpers: tuple[tuple[str, tuple[str, ...]], ...]) -> Skeleton:
     function = _parse(text)
     known = dict(helpers)
-    starts = _find_lines(text)
+    starts, data = _find_lines(text), text.encode()
     parents: Parents = {child: node for node in ast.walk(function) for child in ast.iter_child_nodes(node)}
     pointers = find_pointers(function)
     made = [node for node in ast.walk(function) if isinstance(node, ast.Call)]
     calls = [node for node in made if isinstance(node.func, ast.Name) and node.func.id in known]
     found: list[tuple[ast.Constant, Number]] = []
     for node in ast.walk(function):
-        if isinstance(node, ast.Constant) and type(node.value) is int:
+        if isinstance(node, ast.Constant) and isinstance(node.value, int | float) and not isinstance(node.value, bool):
             start, end = _find_span(node, starts)
             use = find_use(node, parents, pointers, known)
-            if use is not None and text.encode()[start:end].isdigit():
-                found.append((node, Number(start, end, node.value, use)))
+            if use is not None and data[start:end].removesuffix(b".0").isdigit():
+                found.append((node, Number(start, end, int(node.value), use)))
     doc = ast.get_docstring(function, clean=False) or ""
     arguments = function.args.args
     return Skeleton(

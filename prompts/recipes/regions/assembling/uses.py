@@ -66,8 +66,15 @@ def find_pointers(function: ast.FunctionDef) -> set[str]:
 
 
 def find_use(node: ast.Constant, parents: Parents, pointers: set[str], helpers: Mapping[str, tuple[str, ...]]) -> NumberUse | None:
-    """How a number is used; None where it has to stay as it is, such as an axis or a pattern of bits."""
+    """How a number is used; None where it has to stay as it is, such as an axis or a pattern of bits.
+
+    A fraction without digits behind its point may be the divisor of a mean, which is the same as a whole number.
+    """
     parent = parents[node]
+    if type(node.value) is float:
+        if not isinstance(parent, ast.BinOp) or not isinstance(parent.op, ast.Div) or isinstance(parent.left, ast.Constant):
+            return None
+        return NumberUse("SIZE") if parent.right is node else None
     if isinstance(parent, ast.Call):
         return _find_call_use(node, parent, helpers)
     if isinstance(parent, ast.Tuple):
@@ -84,7 +91,7 @@ def find_use(node: ast.Constant, parents: Parents, pointers: set[str], helpers: 
     tensor = _find_tensor(top, parents[top])
     if isinstance(parent.op, ast.Mult):
         return NumberUse("STRIDE", tensor) if tensor else NumberUse("COUNT")
-    if isinstance(parent.op, ast.FloorDiv | ast.Mod):
+    if isinstance(parent.op, ast.FloorDiv | ast.Mod | ast.Div):
         counted = isinstance(parent.left, ast.Name) and parent.left.id == "position"  # of all blocks, tap by tap
         return NumberUse("BLOCKS" if counted else "SIZE") if parent.right is node else None
     if not isinstance(parent.op, ast.Add | ast.Sub):
@@ -110,6 +117,8 @@ def _find_call_use(node: ast.Constant, call: ast.Call, helpers: Mapping[str, tup
     if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "tl":
         if call.func.attr == "arange":
             return NumberUse("WIDTH") if place else None
+        if call.func.attr == "static_range":
+            return NumberUse("STEPS") if len(call.args) == 1 else None
         return NumberUse("BOUND") if call.func.attr in _BOUNDING else None
     return None
 
