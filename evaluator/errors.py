@@ -5,7 +5,8 @@
     │   ├── TaskError         the task file
     │   └── KernelFileError   the candidate's file
     ├── InfrastructureError   the machinery failed, not the candidate; never shown to an author as its fault
-    │   └── CardMemoryError   the card's memory ran out under the plan; a leaner one is tried
+    │   ├── CardMemoryError   the card's memory ran out under the plan; a leaner one is tried
+    │   └── BaselineError     a baseline failed by itself; it is left out where it does so again without a candidate
     └── RunError              a run cannot go on now, and can be resumed; exit code 1
         └── RunStopped        it was asked to stop
 
@@ -42,6 +43,19 @@ class InfrastructureError(TritonsmithError):
 
 class CardMemoryError(InfrastructureError):
     """The card's memory ran out under the memory plan, and not in the candidate."""
+
+
+class BaselineError(InfrastructureError):
+    """A baseline's own code failed in a timed call.
+
+    Args:
+        name: the baseline.
+        message: what failed.
+    """
+
+    def __init__(self, name: str, message: str) -> None:
+        super().__init__(message)
+        self.name = name
 
 
 class RunError(TritonsmithError):

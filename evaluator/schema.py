@@ -312,7 +312,7 @@ class LaunchFacts(Record):
     kernels: tuple[KernelFacts, ...] = ()
     own_time_share: float | None = None
     """Share of device time in the candidate's own Triton kernels (measured), or of the estimate."""
-    device_ms: float | None = None  # milliseconds of all kernels of the profiled forward, one after the other (measured)
+    device_ms: float | None = None  # milliseconds in which a kernel of the profiled forward runs (measured)
     order_dependent: bool | None = None
     races: tuple[str, ...] = ()
     copied_outputs: tuple[int, ...] = ()

@@ -108,15 +108,15 @@ class TuningStudy:
         best, rows = Line(draft, verdict), [self._keep(case, "untuned", draft, verdict, time.monotonic() - started)]
         if verdict.score is None:
             return rows
-        spent = 0.0
+        if self._autotuned and case.kernel is not None:
+            rows.append(self._autotune(case, task))
+        spent, tried = 0.0, 0
         for stage in STAGES:
             best, row = self._tune(case, task, facts, stage, best)
             rows.append(row)
-            spent += row.seconds
+            spent, tried = spent + row.seconds, tried + row.configurations
         again = self._evaluator.evaluate_now(task, best.draft.source)
-        rows.append(self._keep(case, "tuned", best.draft, again, spent, configurations=sum(row.configurations for row in rows)))
-        if self._autotuned and case.kernel is not None:
-            rows.append(self._autotune(case, task))
+        rows.append(self._keep(case, "tuned", best.draft, again, spent, configurations=tried))
         return rows
 
     def _first(self, case: TuningCase, task: Task, facts: TaskFacts) -> Draft:

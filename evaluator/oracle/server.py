@@ -22,14 +22,14 @@ import time
 from collections.abc import Iterable
 from functools import partial
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.compiled_code import locate_code
 from tritonsmith.evaluator.channel.doorbell import BASELINES
-from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError, TaskError
+from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import describe_environment, present_card
 from tritonsmith.evaluator.operator_cost import OperatorCost
@@ -148,7 +148,10 @@ class Oracle:
         return {"rows": [row.model_dump(mode="json") for row in rows], "note": ""}
 
     def _judge_in_memory(self, task: Task, request: dict[str, Any], kernel: KernelText) -> tuple[CardJudge | CardFreeJudge, Verdict]:
-        """The verdict; where the card's memory runs out, under a leaner plan. Raises TaskError, and InfrastructureError under the last."""
+        """The verdict; where the card's memory runs out, under a leaner plan; where a baseline fails by itself, without it.
+
+        Raises TaskError, and InfrastructureError under the last plan.
+        """
         after: MemoryPlan | None = None
         why = ""
         while True:
@@ -158,6 +161,9 @@ class Oracle:
             judge.session.code = partial(locate_code, Path(request["code"]), task.sha)
             try:
                 return judge, judge.judge(kernel, request["profile"], Path(request["raw"]), request["call_seconds"])
+            except BaselineError as error:
+                after, why = None, ""
+                cast(CardJudge, judge).baselines.leave_out(error)  # no other judge has baselines
             except (torch.OutOfMemoryError, CardMemoryError) as error:  # neither comes without a card
                 after, why = judge.session.plan, _explain_shortage(error)
 

@@ -22,6 +22,33 @@ _WARMUP = 3
 Forward = Callable[..., Any]
 
 
+class TensorAttributes:
+    """Tensors that a module keeps as plain attributes, such as the state of its last call; each baseline has its own.
+
+    One that torch.compile's CUDA graphs leave there cannot be read by another baseline: its memory belongs to the next replay.
+
+    Args:
+        model: the module, as it is built.
+    """
+
+    def __init__(self, model: nn.Module) -> None:
+        parts = [vars(part) for part in model.modules()]
+        self._places = [(part, name) for part in parts for name, value in part.items() if isinstance(value, torch.Tensor)]
+        self._first = [place[name].clone() for place, name in self._places]
+        self._kept: dict[int, list[Any]] = {}
+        self._mode = -1
+
+    def switch(self, mode: int) -> None:
+        """Keep what the last baseline has left, and give back what the one with this number left; at first, what the module had."""
+        if not self._places or mode == self._mode:
+            return
+        self._kept[self._mode] = [place.get(name) for place, name in self._places]
+        values = self._kept.get(mode) or [value.clone() for value in self._first]
+        for (place, name), value in zip(self._places, values, strict=True):
+            place[name] = value
+        self._mode = mode
+
+
 class Baselines:
     """The four baselines over one model, each built at its first call.
 
@@ -45,6 +72,7 @@ class Baselines:
         self._forward: Forward = self._model
         self._failed: dict[int, Exception] = {}
         self._buffers = UpdatedBuffers(self._model, updates)
+        self._attributes = TensorAttributes(self._model)
         self._called = False
         self.returned: Any = None
         """Nobody asks how the reference's result is nested here."""
@@ -77,6 +105,7 @@ class Baselines:
         if mode != self._mode:  # a repeated call does no more than a candidate's, else the baseline would look slower
             self._mode = -1
             set_tf32(bool(mode % 2))
+            self._attributes.switch(mode)
             if mode not in self._forwards:
                 self._called = True  # a graph is captured after some forwards
                 self._forwards[mode] = _BUILDERS[BASELINES[mode // 2]](self._model, self._arguments)

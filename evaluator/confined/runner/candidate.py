@@ -105,6 +105,7 @@ class _Candidate:
 
     def _run(self, arguments: list[Any]) -> list[torch.Tensor]:
         """What forward returns, taken apart, then the buffers as it leaves them."""
+        self.returned = None  # else the card would hold two results during the call
         if self._buffers is None:
             self.returned = result = self.model(*arguments)
             return flatten(result)

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import contextlib
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
 import torch
@@ -82,6 +82,7 @@ def profile_forward(
 ) -> tuple[dict[str, Any], Any]:
     """What one forward launches: `kernels` through Triton's JIT, and `device`, {kernel's name: (count, milliseconds)} by the profiler.
 
+    `busy_ms` are the milliseconds in which at least one of them runs: kernels on several streams overlap.
     Comes with what the profiled forward returned; `set_back` undoes before each forward what the last one left in buffers.
     """
     set_back()
@@ -102,4 +103,14 @@ def profile_forward(
     seen = [event for event in profiler.key_averages() if event.device_type.name == "CUDA"]
     seen.sort(key=lambda event: -event.self_device_time_total)
     device = {event.key[:_LONGEST_NAME]: (event.count, event.self_device_time_total / 1e3) for event in seen[:_MOST_NAMES]}
-    return {"kernels": facts, "device": device}, result
+    spans = [(event.time_range.start, event.time_range.end) for event in profiler.events() if event.device_type.name == "CUDA"]
+    return {"kernels": facts, "device": device, "busy_ms": join_spans(spans) / 1e3}, result
+
+
+def join_spans(spans: Sequence[tuple[float, float]]) -> float:
+    """Length of the union of some (begin, end), in their unit."""
+    length, reached = 0.0, float("-inf")
+    for begin, end in sorted(spans):
+        length += max(0.0, end - max(begin, reached))
+        reached = max(reached, end)
+    return length

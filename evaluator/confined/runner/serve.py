@@ -164,6 +164,7 @@ class RunnerServer:
 
     def _do(self, command: Command, argument: int, nonce: int) -> None:
         if command is Command.CALL:
+            self._result = None
             with torch.no_grad():
                 self._result = self._order(self.subject.call(self.arguments, argument))
             self._sync()

@@ -21,23 +21,24 @@ _MAX_KINDS = 20
 """Library kernels that are listed, the most frequent ones."""
 _Device = TypeAdapter(dict[str, tuple[int, float]])
 _Kernels = TypeAdapter(list[KernelFacts])
+_Milliseconds = TypeAdapter(float)
 
 
 def read_launch_facts(report: dict[str, Any], source: str, order_dependent: bool) -> LaunchFacts:
     """Facts of one forward.
 
-    In the report `device` has count and milliseconds of each kernel that the profiler saw, and `kernels` what was launched through
-    Triton's JIT. A replayed CUDA graph launches nothing through it.
+    In the report `device` has count and milliseconds of each kernel that the profiler saw, `busy_ms` the time in which any of them ran, and
+    `kernels` what was launched through Triton's JIT. A replayed CUDA graph launches nothing through it.
 
     Raises:
         ValueError: the report is not what a runner of ours sends.
     """
     try:
         device, kernels = _Device.validate_python(report["device"]), _Kernels.validate_python(report["kernels"])
-        copied = read_copied(report)
+        busy, copied = _Milliseconds.validate_python(report["busy_ms"]), read_copied(report)
     except (KeyError, TypeError, ValueError) as error:
         raise ValueError(f"unreadable facts: {type(error).__name__}") from error
-    if any(count < 0 or not 0 <= ms < float("inf") for count, ms in device.values()):
+    if any(count < 0 or not 0 <= ms < float("inf") for count, ms in [*device.values(), (0, busy)]):
         raise ValueError("unreadable facts: a negative count or time")
     own = set(read_kernel_source(source, "the candidate").jit)  # what triton.jit really is in this text
     own_device = {name: seen for name, seen in device.items() if name in own}
@@ -53,6 +54,6 @@ def read_launch_facts(report: dict[str, Any], source: str, order_dependent: bool
             if launched_names[kernel.name] == 1 and kernel.name in own_device else kernel
             for kernel in kernels
         ),
-        own_time_share=sum(ms for _, ms in own_device.values()) / total if total else None, device_ms=total or None,
+        own_time_share=sum(ms for _, ms in own_device.values()) / total if total else None, device_ms=busy or None,
         order_dependent=order_dependent, copied_outputs=copied,
     )  # fmt: skip

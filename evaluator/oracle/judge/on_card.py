@@ -169,10 +169,10 @@ class CardJudge:
             with self._step("facts of the runner"):
                 facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
                 self._variation.require_explained(facts)
-        self.baselines.notes.clear()
+        self.baselines.forget_notes()
         sessions = {}
         with self._step("time"):
-            for name in _choose_baselines(self._names, self._known):
+            for name in _choose_baselines(self.baselines.list_usable(self._names), self._known):
                 with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
                     _start_one(baselines, name, self.session.pool)
                     baselines.wait_ready()  # what building takes is given back before the candidate comes

@@ -11,14 +11,17 @@ import torch
 
 from tritonsmith.evaluator.channel.doorbell import BASELINES, Command, mode_number
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
-from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError
+from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
+from tritonsmith.evaluator.schema import Status
 
 BUILD_SECONDS = 300.0
 """Limit of a call that may build a baseline: torch.compile of a large network takes minutes."""
 OUT_OF_MEMORY = "out of memory"
 """What torch and CUDA say."""
+_CALLS_ALONE = 10
+"""Calls that show whether a baseline fails by itself. One that reads its last call's memory fails from the third on."""
 _NOTE_LENGTH = 200
 """Characters of a baseline's failure that are noted."""
 
@@ -41,6 +44,8 @@ class BaselineProcess:
         """The chosen setting of each baseline by its name."""
         self.notes: list[str] = []
         """A sentence about each baseline that could not be run."""
+        self._left_out: dict[str, str] = {}
+        """A sentence about each baseline that fails by itself, by its name."""
         self.undecided: tuple[str, ...] = ()
         """Baselines that were started and whose settings are still to be chosen."""
         self._runner: RunnerHandle | None = None
@@ -64,6 +69,7 @@ class BaselineProcess:
         fill_slots(self._slots, session.draw("own"))  # they are read while the baselines are built
         session.sync()
         self._runner = session.new_runner("reference", replace(session.setup, inputs=self._block))
+        names = self.list_usable(names)
         modes = [mode for name in names for mode in self._settings(name)]
         self._weights_file = session.copy_weights()  # the candidate's may be drawn again while this process starts
         self._weights = session.weights_number
@@ -101,7 +107,7 @@ class BaselineProcess:
                 if OUT_OF_MEMORY in str(fault) and self.session.plan.together:  # alone it may fit
                     self.close()
                     raise CardMemoryError(f"baseline {name} could not be had: {fault}") from fault
-                self.notes.append(f"baseline {name} could not be had: {str(fault)[:_NOTE_LENGTH]}")
+                self.notes.append(_describe_missing(name, fault))
                 return
             if best is None or ms < best[0]:
                 best = (ms, mode)
@@ -117,16 +123,52 @@ class BaselineProcess:
         return [self.modes[name]] if name in self.modes else [mode_number(name, tf32) for tf32 in settings]
 
     @contextlib.contextmanager
-    def own_faults(self, message: str) -> Iterator[None]:
-        """Turn faults inside into InfrastructureError: a baseline's failure is not the candidate's fault, unless it is blamed."""
+    def own_faults(self, message: str, name: str = "") -> Iterator[None]:
+        """Turn faults inside into InfrastructureError: a baseline's failure is not the candidate's fault, unless it is blamed.
+
+        Where the baseline of this name was called and its own code failed, it is a BaselineError.
+        """
         try:
             yield
         except Blamed:
             raise
         except RunnerFault as fault:
             self.close()
+            if name and fault.status is Status.RUNTIME_ERROR and OUT_OF_MEMORY not in str(fault):
+                raise BaselineError(name, f"{message}: {fault}") from fault
             error = CardMemoryError if OUT_OF_MEMORY in str(fault) else InfrastructureError
             raise error(f"{message}: {fault}") from fault
+
+    def leave_out(self, error: BaselineError) -> None:
+        """Go on without a baseline that failed in a timed call and fails again with nobody beside it, in a process of its own.
+
+        Raises the error where it does not fail again, and InfrastructureError where the process does not start.
+        """
+        self.close()
+        self.start((error.name,))
+        self.wait_ready()
+        try:
+            for mode in self._settings(error.name):
+                for _ in range(_CALLS_ALONE):
+                    self.runner.command(Command.CALL, mode, timeout=BUILD_SECONDS)
+                    self.runner.command(Command.DELIVER, timeout=BUILD_SECONDS)
+        except RunnerFault as fault:
+            self._left_out[error.name] = _describe_missing(error.name, fault)
+            self.modes.pop(error.name, None)
+            self.forget_notes()
+            return
+        finally:
+            self.close()
+            self.undecided = ()
+        raise error
+
+    def list_usable(self, names: tuple[str, ...]) -> tuple[str, ...]:
+        """Those that are not left out."""
+        return tuple(name for name in names if name not in self._left_out)
+
+    def forget_notes(self) -> None:
+        """Forget which baselines could not be run; those that are left out stay noted."""
+        self.notes[:] = self._left_out.values()
 
     @property
     def is_running(self) -> bool:
@@ -165,3 +207,7 @@ class BaselineProcess:
         if self._weights_file:
             self._weights_file.unlink(missing_ok=True)
             self._weights_file = None
+
+
+def _describe_missing(name: str, fault: RunnerFault) -> str:
+    return f"baseline {name} could not be had: {str(fault)[:_NOTE_LENGTH]}"

@@ -265,7 +265,7 @@ class CallTimer:
 
     def time_baseline(self, name: str, draw: Draw, limit: float) -> Sample:
         """One timed call of a baseline. Its failures are never the candidate's fault, unless the candidate keeps the card busy."""
-        with self.baselines.own_faults("a baseline failed while it was timed"):
+        with self.baselines.own_faults(f"the baseline {name} failed while it was timed", name):
             return self.time_call(self.baselines.runner, draw, limit, self.baselines.modes[name])
 
     def measure_empty(self, limit: float) -> Empty:

@@ -66,7 +66,7 @@ def verdict(**changes: Any) -> Verdict:
 
 def test_the_text_decides_which_kernels_are_the_candidates_own() -> None:
     device = {"mine": (2, 0.5), "also_mine": (1, 0.25), "ampere_sgemm": (1, 0.2), "Memcpy DtoD": (1, 0.05)}
-    facts = read_launch_facts({"kernels": [KERNEL], "device": device}, SOURCE, False)
+    facts = read_launch_facts({"kernels": [KERNEL], "device": device, "busy_ms": 0.75}, SOURCE, False)
     assert facts.triton_launches == 3 and facts.launches_per_forward == 4
     assert facts.library_calls == {"ampere_sgemm": 1}
     assert facts.own_time_share == pytest.approx(0.75)
@@ -74,7 +74,7 @@ def test_the_text_decides_which_kernels_are_the_candidates_own() -> None:
 
 
 def test_a_replayed_graph_counts_by_what_ran() -> None:
-    facts = read_launch_facts({"kernels": [], "device": {"mine": (3, 0.5)}}, SOURCE, False)
+    facts = read_launch_facts({"kernels": [], "device": {"mine": (3, 0.5)}, "busy_ms": 0.5}, SOURCE, False)
     assert facts.triton_launches == 3 and facts.own_time_share == 1.0
 
 

@@ -10,7 +10,7 @@ import torch
 
 from project import ROOT
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError, TaskError
+from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle import server
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, OraclePlace
@@ -28,9 +28,11 @@ class Judge:
     unmade: int = 0
     """How many more judges run out of memory while they are made."""
     judged: list[MemoryPlan] = []
+    left_out: list[str] = []
 
     def __init__(self, session: Any, names: tuple[str, ...]) -> None:
         self.session = session
+        self.baselines = SimpleNamespace(leave_out=lambda error: self.left_out.append(error.name))
         if Judge.unmade:
             Judge.unmade -= 1
             raise CardMemoryError("tensors of 9.0 GB that two processes share: the card has 1.0 GB left")
@@ -59,7 +61,7 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verdict]:
         return SimpleNamespace(plan=left[0], mark=None, close=lambda: None)
 
     def asked(*failures: Exception, unmade: int = 0, load: Callable[..., Any] = load) -> Verdict:
-        Judge.failures, Judge.judged, Judge.unmade = list(failures), [], unmade
+        Judge.failures, Judge.judged, Judge.unmade, Judge.left_out = list(failures), [], unmade, []
         monkeypatch.setattr(server, "load_on_card", load)
         monkeypatch.setattr(server, "CardJudge", Judge)
         monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
@@ -103,3 +105,9 @@ def test_another_failure_is_not_tried_again(ask: Callable[..., Verdict]) -> None
     with pytest.raises(InfrastructureError, match="no answer"):
         ask(InfrastructureError("no answer"))
     assert Judge.judged == PLANS[:1]
+
+
+def test_a_baseline_that_fails_is_no_end_and_costs_no_plan(ask: Callable[..., Verdict]) -> None:
+    error = BaselineError("compile_reduce_overhead", "its output has been overwritten")
+    assert ask(CardMemoryError("a baseline: out of memory"), error).message == "judged"
+    assert Judge.judged == [PLANS[0], PLANS[1], PLANS[1]] and Judge.left_out == ["compile_reduce_overhead"]

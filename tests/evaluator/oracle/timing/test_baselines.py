@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from tritonsmith.evaluator.channel.doorbell import Command, mode_number
-from tritonsmith.evaluator.errors import InfrastructureError
+from tritonsmith.evaluator.errors import BaselineError, InfrastructureError
 from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
 from tritonsmith.evaluator.oracle.checks.memory import ROOMY
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
@@ -119,3 +119,39 @@ def test_blame_passes_where_a_baselines_own_faults_are_expected(started: tuple[B
     with pytest.raises(Blamed), baselines.own_faults("failed"):
         raise Blamed(Status.CHEATING, "it keeps the card")
     assert baselines.is_running
+
+
+def test_a_baseline_that_fails_by_itself_is_left_out(
+    started: tuple[BaselineProcess, Process, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that fails in a timed call is asked again alone; the others go on without it, and a note says why."""
+    baselines, process, _ = started
+    names = ("eager", "compile")
+    baselines.start(names)
+    with pytest.raises(BaselineError, match="compile failed") as raised, baselines.own_faults("the baseline compile failed", "compile"):
+        raise RunnerFault(Status.RUNTIME_ERROR, "its output has been overwritten")
+    with pytest.raises(BaselineError):  # alone it runs: something else disturbed it
+        baselines.leave_out(raised.value)
+    assert baselines.list_usable(names) == names and baselines.notes == []
+
+    def command(command: Command, argument: int = 0, *, timeout: float) -> float:
+        raise RunnerFault(Status.RUNTIME_ERROR, "its output has been overwritten")
+
+    monkeypatch.setattr(process, "command", command)
+    baselines.leave_out(raised.value)
+    note = "baseline compile could not be had: its output has been overwritten"
+    assert baselines.list_usable(names) == ("eager",) and baselines.notes == [note]
+    process.asked.clear()
+    baselines.start(names)
+    assert process.asked == [("begin", [mode_number("eager", tf32) for tf32 in (False, True)])]
+
+
+@pytest.mark.parametrize(("status", "message"), [(Status.CRASHED, "it died"), (Status.RUNTIME_ERROR, "CUDA out of memory")])
+def test_other_failures_of_a_baseline_are_the_machinerys(
+    started: tuple[BaselineProcess, Process, Any], status: Status, message: str
+) -> None:
+    baselines, _, _ = started
+    baselines.start()
+    with pytest.raises(InfrastructureError) as raised, baselines.own_faults("failed", "eager"):
+        raise RunnerFault(status, message)
+    assert not isinstance(raised.value, BaselineError)
