@@ -92,7 +92,7 @@ def find_use(node: ast.Constant, parents: Parents, pointers: set[str], helpers: 
     if isinstance(parent.op, ast.Mult):
         return NumberUse("STRIDE", tensor) if tensor else NumberUse("COUNT")
     if isinstance(parent.op, ast.FloorDiv | ast.Mod | ast.Div):
-        counted = isinstance(parent.left, ast.Name) and parent.left.id == "position"  # of all blocks, tap by tap
+        counted = isinstance(parent.left, ast.Call) or isinstance(parent.left, ast.Name) and parent.left.id == "position"  # of blocks
         return NumberUse("BLOCKS" if counted else "SIZE") if parent.right is node else None
     if not isinstance(parent.op, ast.Add | ast.Sub):
         return None
