@@ -113,7 +113,7 @@ def run_suite(part: str, folder: Path, suite: Path, target: str, seconds: float)
     end_suite(process)
     rows = read_verdicts(folder)
     asked = Counter((row["task"], row["candidate"], row["profile"]) for row in rows)
-    different = len({(row["task"], row["profile"], row["time"]) for row in rows})  # equal texts are asked about once
+    different = len({(row["task"], row["profile"], row["seconds"]) for row in rows})  # equal texts are asked about once
     if ended and not rows:
         raise UsageError(f"the suite of the part {part} has no verdict; its last words: {_read_last(folder)}")
     return {

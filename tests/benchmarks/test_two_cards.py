@@ -21,19 +21,20 @@ class EndedSuite:
         return 0
 
 
-def write_verdict(folder: Path, task: str, candidate: str, time: str, profile: str = "quick") -> None:
+def write_verdict(folder: Path, task: str, candidate: str, time: str, seconds: float) -> None:
     events = folder / "run" / "tasks" / task / "events.jsonl"
     events.parent.mkdir(parents=True, exist_ok=True)
     with events.open("a") as file:
-        file.write(json.dumps({"time": time, "event": "verdict", "candidate": candidate, "profile": profile, "status": "ok"}) + "\n")
+        verdict = {"event": "verdict", "candidate": candidate, "profile": "quick", "status": "ok", "seconds": seconds}
+        file.write(json.dumps({"time": time, **verdict}) + "\n")
         file.write(json.dumps({"time": time, "event": "stage", "node": "select"}) + "\n")
 
 
 def test_a_part_counts_answers_and_questions_with_two_verdicts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    write_verdict(tmp_path, "b", "seed0-01", "2026-01-01T00:00:02")
-    write_verdict(tmp_path, "b", "seed1-01", "2026-01-01T00:00:02")
-    write_verdict(tmp_path, "a", "seed0-01", "2026-01-01T00:00:01")
-    write_verdict(tmp_path, "a", "seed0-01", "2026-01-01T00:00:03")
+    write_verdict(tmp_path, "b", "seed0-01", "2026-01-01T00:00:02", 1.25)
+    write_verdict(tmp_path, "b", "seed1-01", "2026-01-01T00:00:02.003", 1.25)
+    write_verdict(tmp_path, "a", "seed0-01", "2026-01-01T00:00:01", 2.5)
+    write_verdict(tmp_path, "a", "seed0-01", "2026-01-01T00:00:03", 2.75)
     (tmp_path / "log").write_text("")
     monkeypatch.setattr(two_cards, "start_suite", lambda *_: EndedSuite())
     told = two_cards.run_suite("two", tmp_path, two_cards.LIST, "", 1.0)
