@@ -36,10 +36,16 @@ def table_lines(names: Iterable[str], signature: str) -> list[str]:
     lines = [f"built = {BUILD}({_pass_on(signature)})"]
     for name in names:
         holder, _, last = name.rpartition(".")
-        held = f"{attribute(holder)}.{last}" if "[" in last else attribute(name)
-        value = held.replace("self", "built", 1)
+        value = _reach("built", name)
         lines += [*parent_lines(name), f'{attribute(holder)}.register_buffer("{last}", {value}.detach().clone(), persistent=False)']
     return lines
+
+
+def _reach(text: str, path: str) -> str:
+    """Expression of what lies at a dotted path below another, such as the `0` of an nn.Sequential or a list's `tables[0]`."""
+    for part in path.split("."):
+        text = f"{text}.{part}" if part.partition("[")[0].isidentifier() else f'getattr({text}, "{part}")'
+    return text
 
 
 def _pass_on(signature: str) -> str:

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 from tritonsmith.evaluator.schema import TaskFacts
+
+_BARE = ("nn.Module()", "nn.ModuleDict()", "nn.ParameterDict()")
+"""What a module is that only holds others; the later ones also hold what has no identifier for a name."""
 
 
 def attribute(path: str) -> str:
-    """Expression of a dotted path below self; parts such as the `0` of an nn.Sequential are no identifiers."""
+    """Expression of a dotted path below self; parts such as the `0` of an nn.Sequential are keys."""
     text = "self"
     for part in filter(None, path.split(".")):
-        text = f"{text}.{part}" if part.isidentifier() else f'getattr({text}, "{part}")'
+        keyed = f'getattr(self, "{part}")' if text == "self" else f'{text}["{part}"]'  # a module itself has no keys
+        text = f"{text}.{part}" if part.isidentifier() else keyed
     return text
 
 
 def assign(path: str, value: str) -> str:
     """Statement that sets a dotted path below self."""
-    holder, _, last = path.rpartition(".")
-    return f"{attribute(path)} = {value}" if last.isidentifier() else f'setattr({attribute(holder)}, "{last}", {value})'
+    return f"{attribute(path)} = {value}" if "." in path or path.isidentifier() else f'setattr(self, "{path}", {value})'
 
 
-def parent_lines(path: str) -> list[str]:
-    """Lines that make the bare modules above a dotted path, unless they exist."""
-    parents = path.split(".")[:-1]
+def parent_lines(path: str, *, of_module: bool = False) -> list[str]:
+    """Lines that make the bare modules above the dotted path of a tensor, or of a module; `settle_members` leaves out those that exist."""
+    parts = path.split(".")
     lines = []
-    for depth in range(1, len(parents) + 1):
-        module = ".".join(parents[:depth])
-        holder, _, last = module.rpartition(".")
-        lines.append(assign(module, f'getattr({attribute(holder)}, "{last}", None) or nn.Module()'))
+    for depth in range(1, len(parts)):
+        child, tensor = parts[depth], depth == len(parts) - 1 and not of_module
+        kind = _BARE[0] if child.isidentifier() else _BARE[2] if tensor else _BARE[1]
+        lines.append(assign(".".join(parts[:depth]), kind))
     return lines
 
 
@@ -42,5 +47,22 @@ def complete_members(lines: list[str], names: list[str], facts: TaskFacts) -> tu
 
     Weights are transferred by name, so every name must exist, also those that forward does not touch.
     """
-    missing = (line for name in names if parameter_lines(name, facts)[-1] not in lines for line in parameter_lines(name, facts))
-    return tuple(dict.fromkeys((*lines, *missing)))
+    missing = [line for name in names if parameter_lines(name, facts)[-1] not in lines for line in parameter_lines(name, facts)]
+    return settle_members((*lines, *missing))
+
+
+def settle_members(lines: Iterable[str]) -> tuple[str, ...]:
+    """The lines, each once. A bare module is made where nothing before has made it, and so that it can hold all that it gets."""
+    targets = [(*line.partition(" = "), line) for line in dict.fromkeys(lines)]
+    kinds: dict[str, str] = {}
+    for target, _, made, _ in targets:
+        if made in _BARE:
+            kinds[target] = max(kinds.get(target, made), made, key=_BARE.index)
+    found, seen = list[str](), set[str]()
+    for target, _, made, line in targets:
+        if made not in _BARE:
+            found.append(line)
+        elif target not in seen:
+            found.append(f"{target} = {kinds[target]}")
+        seen.add(target)
+    return tuple(found)

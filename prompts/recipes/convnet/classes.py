@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.prompts.recipes.constructor import bind, read_constructor
 from tritonsmith.prompts.recipes.convnet.plan import NetworkLayer
-from tritonsmith.prompts.recipes.members import assign, attribute, parameter_lines, parent_lines
+from tritonsmith.prompts.recipes.members import assign, attribute, parameter_lines, parent_lines, settle_members
 
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
 _MOST_LINES = 6
@@ -78,7 +78,7 @@ def write_members(facts: TaskFacts, classes: ClassCount | None) -> tuple[str, ..
         elif classes and holder == classes.layer:
             shape = ", ".join([classes.parameter, *map(str, spec.shape[1:])])
             made = f"nn.Parameter(torch.empty(({shape},), dtype=torch.{spec.dtype}))"
-            lines += [*parent_lines(name), assign(name, made)]
+            lines += [f'place(self, "{name}", {made})'] if tables else [*parent_lines(name), assign(name, made)]
         else:
             lines += parameter_lines(name, facts)
-    return tuple(dict.fromkeys(lines))
+    return settle_members(lines)

@@ -7,7 +7,7 @@ from typing import Any
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
-from tritonsmith.prompts.recipes.members import assign, attribute, complete_members, parameter_lines, parent_lines
+from tritonsmith.prompts.recipes.members import assign, attribute, complete_members, parameter_lines, parent_lines, settle_members
 from tritonsmith.prompts.recipes.plan import GETITEM, KernelPlan, NoPlan, forward_arguments, name_node
 from tritonsmith.prompts.recipes.recurrent.holder import call_holder
 
@@ -213,7 +213,7 @@ class _Reader:
         return RecurrentPlan(
             signature=signature,
             fixed=fixed,
-            members=tuple(dict.fromkeys((*parent_lines(node.target), assign(node.target, make), *self._members()))),
+            members=settle_members((*parent_lines(node.target, of_module=True), assign(node.target, make), *self._members())),
             arguments=forward_arguments(self.facts),
             kind=node.module_type,
             activation=str(attributes.get("nonlinearity", "tanh")),
@@ -313,7 +313,7 @@ class _Reader:
         inputs, outputs = int(node.attributes["in_features"]), int(node.attributes["out_features"])
         bias = bool(node.attributes.get("bias", f"{node.target}.bias" in self.facts.parameters))
         self.linears.append(node.target)
-        self.members.extend(parent_lines(node.target))
+        self.members.extend(parent_lines(node.target, of_module=True))
         dtype = _input_spec(self.facts, self.node).dtype  # PyTorch takes no other for the weights
         self.members.append(assign(node.target, f"Dense({inputs}, {outputs}, {bias}{'' if dtype == 'float32' else f', torch.{dtype}'})"))
         self.values[node.name] = f"{attribute(node.target)}.apply_to({value})"

@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.schema import TaskFacts
-from tritonsmith.prompts.recipes.members import assign, complete_members, parent_lines
+from tritonsmith.prompts.recipes.members import assign, complete_members, parent_lines, settle_members
 from tritonsmith.prompts.recipes.plan import NoSize
 from tritonsmith.prompts.recipes.regions.shapes.numbers import Fitter, blank, list_numbers, put_in, read_whole
 
@@ -62,7 +62,7 @@ def write_members(sizes: Sequence[SizeMembers]) -> tuple[str, ...]:
     if len(tables) > 1:
         raise NoSize(("sizes that SHAPES declares whose tensors besides the state differ", None))
     buffers = [f'self.register_buffer("{name}", {text}, persistent=False)' for text, name in constants.items()]
-    return (*lines, *buffers, *(line for one in tables for line in one))
+    return settle_members((*lines, *buffers, *(line for one in tables for line in one)))
 
 
 def _write_group(group: Sequence[SizeMembers]) -> tuple[str, ...]:
@@ -72,7 +72,7 @@ def _write_group(group: Sequence[SizeMembers]) -> tuple[str, ...]:
     made = {line.partition("|")[0]: line.partition("|")[2] for line in modules}
     if any(one.facts.parameters != facts.parameters for one in group) or len(made) < len(modules):
         raise NoSize(("sizes that SHAPES declares whose weights differ, while the constructor gets the same arguments", None))
-    lines = [part for path, text in made.items() for part in (*parent_lines(path), assign(path, text))]
+    lines = [part for path, text in made.items() for part in (*parent_lines(path, of_module=True), assign(path, text))]
     names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path in made)]
     return complete_members(lines, names, facts)
 
