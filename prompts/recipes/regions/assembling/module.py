@@ -106,6 +106,8 @@ class ModuleWriter:
         self.numbers = number_products(regions)
         self.fresh: dict[tuple[int, int], FreshParts] = {}
         """By value and axis: parts of operands that forward has made."""
+        self.kept: dict[tuple[str, ...], tuple[str, ...]] = {}
+        """By what is asked for: the variables of a parameter's parts."""
         self.shared = SharedTexts()
         self.text = ModuleText()
         given = [one for one in forward.inputs if not one.number]
@@ -255,14 +257,15 @@ class ModuleWriter:
         return found
 
     def _keep(self, parts: KeptParts) -> None:
-        """Add the kernel that splits a parameter, and the line that asks for its parts."""
+        """Add the kernel that splits a parameter, and the line that asks for its parts, unless forward has them already."""
         kernel = self._share(parts.kernel, [parts.text])
         self.text.keeps = True
-        for one in (parts.parts, parts.exponents):
-            self.variables[id(one)] = self.locals.choose(one.name)
-        names = f"{self.variables[id(parts.parts)]}, {self.variables[id(parts.exponents)]}"
-        held = self.express(parts.held)
-        self.text.forward += wrap(f"{names} = self.keep(", [f'"{parts.held.path}"', kernel, held, str(parts.parts.shape)], ")", "")
+        asked = (f'"{parts.held.path}"', kernel, self.express(parts.held), str(parts.parts.shape))
+        made, names = (parts.parts, parts.exponents), self.kept.get(asked)
+        if names is None:
+            names = self.kept[asked] = tuple(self.locals.choose(one.name) for one in made)
+            self.text.forward += wrap(f"{', '.join(names)} = self.keep(", [*asked], ")", "")
+        self.variables |= {id(one): name for one, name in zip(made, names, strict=True)}
 
     def _pass(self, value: Tensor) -> str:
         text = self.express(value)
