@@ -35,9 +35,9 @@ def find_time_loop(
 ) -> TraitHit | None:
     """A loop in host code that launches once per step.
 
-    With facts of the launches, a loop counts when its kernel is launched far more often than the reference has layers. Without them, or
-    with few launches, as at a small size, it counts when it runs along an axis of an input, step by step, and an iteration may read what
-    the one before wrote.
+    With facts of the launches, a loop counts when its kernel is launched far more often than the reference has layers, and it is no loop
+    over layers. Without them, or with few launches, as at a small size, it counts when it runs along an axis of an input, step by step,
+    and an iteration may read what the one before wrote.
     """
     counted = {kernel.name: kernel.launches for kernel in facts.kernels} if facts is not None else {}
     layers = _count_layers(task)
@@ -49,6 +49,8 @@ def find_time_loop(
         if call.kernel in counted:
             launches = counted[str(call.kernel)]
             if launches > max(_FEW_LAUNCHES, 2 * layers):
+                if all(map(loops.runs_over_layers, call.loops)):
+                    continue
                 loop = call.loops[-1].loop
                 where = f"{call.kernel} is launched {launches} times per forward, from the Python loop in line {loop.lineno}"
                 return TraitHit(name=Trait.TIME_LOOP_IN_PYTHON, line=line, evidence=f"{where} ({describe_loop(loop)})")
@@ -105,6 +107,15 @@ class TimeLoops:
         if any(self.tensors.rests_on_model(head.over, site.frame) for head in fixed):
             return False  # over layers or weights
         return any(self._head_runs_over_time(view, head) for head in heads)
+
+    def runs_over_layers(self, site: LoopSite) -> bool:
+        """Whether every iteration has layers or weights of its own: for layer in self.layers, self.layers[i] for i in range(n)."""
+        heads = [] if isinstance(site.loop, ast.While) else list(find_heads(site.loop))
+        if any(self._gives_steps(head.over, site.frame) or self._yields_steps(head.over, site.frame) for head in heads):
+            return False
+        names = [head.target.id for head in heads if isinstance(head.target, ast.Name) and self._find_range(head.over, site.frame)]
+        rests = any(self.tensors.rests_on_model(head.over, site.frame) for head in heads if not self._find_range(head.over, site.frame))
+        return rests or any(self._picks_weights(self.view(site), name) for name in names)
 
     def _takes_steps(self, view: LoopView) -> bool:
         """Whether iterations take the next step each from an iterator or a queue: next(steps), steps.popleft()."""

@@ -17,6 +17,7 @@ from tritonsmith.prompts.recipes.plan import KernelPlan, NoPlan, NoSize, name_st
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.assembling.merging import merge_kernels
 from tritonsmith.prompts.recipes.regions.assembling.module import ModuleText, describe_tensor, write_regions
+from tritonsmith.prompts.recipes.regions.assembling.rolling import roll_steps
 from tritonsmith.prompts.recipes.regions.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.prompts.recipes.regions.cutting.cut import cut_forward
 from tritonsmith.prompts.recipes.regions.cutting.layers import prefers_library
@@ -233,9 +234,9 @@ class RegionPlan(KernelPlan):
         return write_regions(self.regions, self.forward, settings, self._taken), None
 
     def _guard(self, text: ModuleText, wrong_shapes: str, words: str) -> ModuleText:
-        """The text with one kernel for all that differ in numbers alone, and with what forward refuses."""
+        """The text with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
         wrong = " or ".join(part for part in (wrong_shapes, self.wrong_types, self.wrong_values) if part)
-        return merge_kernels(replace(text, wrong=wrong, made_for=f"{words}{self.made_with_values}"))
+        return roll_steps(merge_kernels(replace(text, wrong=wrong, made_for=f"{words}{self.made_with_values}")))
 
 
 def cut_task(

@@ -175,3 +175,17 @@ def scan(a, b, out, T, BN: tl.constexpr):
     found = detect(make_module(kernel, "tiled[(8,)](x, self.weight, out, 256, 64, 32)\nscan[(8,)](x, x, out, 512, 32)"))
     assert "serial_hidden_loop" not in found.names
     assert [kernel.name for kernel in found.kernels if kernel.persistent] == ["scan"]
+
+
+@pytest.mark.parametrize(
+    ("loop", "expected"),
+    [
+        ("for layer in self.layers:\n    step[(8,)](x, x, layer.weight, out, 10, 256, 32)", False),
+        ("for i in range(12):\n    step[(8,)](x, x, self.layers[str(i)].weight, out, 10, 256, 32)", False),
+        ("for layer in self.layers:\n    for t in range(12):\n        step[(8,)](x[t], x, layer.weight, out, 10, 256, 32)", True),
+        ("for i in range(12):\n    step[(8,)](x, x, self.weight, out, i, 256, 32)", True),
+    ],
+)
+def test_a_loop_over_many_layers_is_no_time_loop(loop: str, expected: bool) -> None:
+    facts = LaunchFacts(launches_per_forward=12, kernels=(KernelFacts(name="step", launches=12),))
+    assert ("time_loop_in_python" in detect(make_module(STEP, loop), facts, TaskFacts()).names) is expected

@@ -40,8 +40,7 @@ def write(plan: RegionPlan, evaluator: LocalEvaluator) -> str:
 def test_all_steps_of_a_loop_have_one_kernel(evaluator: LocalEvaluator) -> None:
     task, plan = asyncio.run(plan_of(evaluator, STEPS, "torch.randn(6, 4, 16), torch.randn(4, 16)", "self.a = nn.Linear(32, 16)"))
     text = write(plan, evaluator)
-    starts = [found[1] for name, given in launches_of(text) if (found := re.search(r"\bx_start=(\d+)", given))]
-    assert starts == [str(64 * step) for step in range(1, 6)], "one kernel for the steps behind the first"
+    assert "for step in range(1, 5):\n" in text and "x_start=64 * step, BLOCK=" in text and "x_start=320" in text
     assert "x_start, BLOCK: tl.constexpr" in text and "+ x_start" in text, "known at the launch only: it is compiled once"
     verdict = asyncio.run(evaluator.evaluate(task, text))
     assert verdict.status is Status.OK, verdict.message
