@@ -43,7 +43,7 @@ _MOVED = 4.0
 """On inputs that the task did not choose, what that many units of the last place do to the oracle: 22 bits instead of 24."""
 _MOVES = 8
 """Moves that show how much the few largest errors of honest arithmetic may vary."""
-_NEAR = 8.0
+_NEAR = 64.0
 """An error up to this many times its limit is looked at with them."""
 _LEVEL = 2.0**-23
 """Share of an output's scale that the error of one edge may reach where inputs far below the others make that edge's results small."""

@@ -267,6 +267,12 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
         def __init__(self, session: Any, modes: dict[str, int] | None = None) -> None:
             self.modes, self.notes = dict(modes or {}), []
 
+        def list_usable(self, names: tuple[str, ...]) -> tuple[str, ...]:
+            return names
+
+        def forget_notes(self) -> None:
+            self.notes.clear()
+
         def start(self, names: tuple[str, ...]) -> None:
             self.modes |= {name: 0 for name in names if name != "compile"}
 
