@@ -46,6 +46,7 @@ def test_all_steps_of_a_loop_have_one_kernel(evaluator: LocalEvaluator) -> None:
     assert verdict.status is Status.OK, verdict.message
 
 
+@pytest.mark.slow
 def test_weights_of_several_widths_are_split_by_one_kernel(evaluator: LocalEvaluator) -> None:
     task, plan = asyncio.run(plan_of(evaluator, WIDTHS, "torch.randn(2, 64, 24)", LAYERS))
     text = write(plan, evaluator)

@@ -176,7 +176,7 @@ def test_a_round_ends_with_few_values_computed_again(monkeypatch: pytest.MonkeyP
     assert all(sum(numbers) < 6 * sum(computed[-1]) for numbers in computed)
 
 
-@pytest.mark.parametrize("width", [1, 2])
+@pytest.mark.parametrize("width", [1, pytest.param(2, marks=pytest.mark.slow)])
 def test_slices_written_in_a_loop_are_planned_piece_by_piece(width: int) -> None:
     """Each slice is made of the one before: the text grows with the number of slices, and not with its power."""
     body = f"a = torch.zeros_like(x); a[:, :{width}] = x[:, :{width}]; for t in range({width}, x.shape[1], {width}):;"
