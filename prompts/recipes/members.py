@@ -52,17 +52,24 @@ def complete_members(lines: list[str], names: list[str], facts: TaskFacts) -> tu
 
 
 def settle_members(lines: Iterable[str]) -> tuple[str, ...]:
-    """The lines, each once. A bare module is made where nothing before has made it, and so that it can hold all that it gets."""
-    targets = [(*line.partition(" = "), line) for line in dict.fromkeys(lines)]
+    """The lines, each once. A bare module is made where nothing before has made it, and so that it can hold all that it gets.
+
+    Lines below an `if`, `elif` or `for` hold in its block alone: each block has all of its own.
+    """
+    given = list(lines)
     kinds: dict[str, str] = {}
-    for target, _, made, _ in targets:
+    for target, _, made in (line.strip().partition(" = ") for line in given):
         if made in _BARE:
             kinds[target] = max(kinds.get(target, made), made, key=_BARE.index)
-    found, seen = list[str](), set[str]()
-    for target, _, made, line in targets:
-        if made not in _BARE:
-            found.append(line)
-        elif target not in seen:
-            found.append(f"{target} = {kinds[target]}")
-        seen.add(target)
+    found, block, outside, blocks = list[str](), set[str](), set[str](), set[str]()
+    for line in given:
+        target, _, made = line.strip().partition(" = ")
+        inside, bare = line.startswith(" "), made in _BARE
+        if not inside:
+            block = set()
+        known = outside | (block if inside else blocks if bare else set())
+        if line.endswith(":") or (target if bare else line) not in known:
+            found.append(f"{line[: len(line) - len(line.lstrip())]}{target} = {kinds[target]}" if bare else line)
+        (block if inside else outside).update((target, line))
+        blocks |= block
     return tuple(found)

@@ -26,7 +26,7 @@ def get_init_inputs():
 _PRODUCT_PLAN = ProductPlan(
     signature="inputs, outputs", fixed={"inputs": "160", "outputs": "72"},
     members=(
-        'self.dense = nn.Module()',
+        "self.dense = nn.Module()",
         "self.dense.weight = nn.Parameter(torch.empty((72, 160), dtype=torch.float32))",
         "self.dense.bias = nn.Parameter(torch.empty((72,), dtype=torch.float32))",
     ),

@@ -25,7 +25,7 @@ _LAYER = NetworkLayer(name="conv", inner=16, columns=40, window=(3, 3), stride=(
 _PLAN = NetworkPlan(
     signature="channels", fixed={"channels": "40"},
     members=(
-        'self.conv = nn.Module()',
+        "self.conv = nn.Module()",
         "self.conv.weight = nn.Parameter(torch.empty((40, 16, 3, 3), dtype=torch.float32))",
         "self.conv.bias = nn.Parameter(torch.empty((40,), dtype=torch.float32))",
     ),

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -11,7 +10,7 @@ from itertools import groupby, islice
 from tritonsmith.prompts.recipes.regions.assembling.module import ModuleText
 from tritonsmith.prompts.recipes.regions.assembling.probing import trace_calls
 from tritonsmith.prompts.recipes.regions.assembling.steps import ForwardStatement, StepLoop, find_loop, read_statement
-from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, wrap
+from tritonsmith.prompts.recipes.regions.writing.kernels import join_lines, split_arguments, wrap
 
 _LEAST_STEPS = 4
 """Fewer steps are read more easily one by one."""
@@ -147,16 +146,5 @@ def _wrap(text: str) -> list[str]:
     head, call, arguments = text.strip().partition("](") if re.match(r"\s*\w+\[", text) else text.strip().partition("self.keep(")
     if not call or not arguments.endswith(")"):
         return [text]
-    return wrap(f"{head}{call}", _split(arguments[:-1]), ")", indent)
+    return wrap(f"{head}{call}", split_arguments(arguments[:-1]), ")", indent)
 
-
-def _split(arguments: str) -> list[str]:
-    """The arguments of a call."""
-    call = ast.parse(f"f({arguments})").body[0]
-    assert isinstance(call, ast.Expr) and isinstance(call.value, ast.Call), "arguments of a call"
-    ends = sorted(one.end_col_offset or 0 for one in (*call.value.args, *(key.value for key in call.value.keywords)))
-    text, parts, begin = f"f({arguments})", list[str](), 2
-    for end in ends:
-        parts.append(text[begin:end].strip(" ,"))
-        begin = end
-    return parts

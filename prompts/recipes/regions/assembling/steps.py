@@ -110,11 +110,11 @@ class StepLoop:
         words = {number: self.renamed[str(one.value)] for number, one in slots if one.kind is SlotKind.LOAD and one.value in self.renamed}
         if not words:
             return statement
-        text = statement.put(words)
+        plain = short = statement.put(words)
         for name, steps in self.lists.items():
             ones = [f"{name}[{step}]" for step in range(steps)]
-            text = text.replace(", ".join(ones), f"*{name}").replace(", ".join(reversed(ones)), f"*{name}[::-1]")
-        changed = read_statement(text)
+            short = short.replace(", ".join(ones), f"*{name}").replace(", ".join(reversed(ones)), f"*{name}[::-1]")
+        changed = read_statement(short) or read_statement(plain)  # a tuple without brackets takes no starred list
         assert changed is not None, "a statement with other variables"
         return changed
 

@@ -120,7 +120,7 @@ def split_arguments(text: str) -> list[str]:
     """The arguments of a call, one by one."""
     parts, depth = [""], 0
     for letter in text:
-        depth += (letter == "(") - (letter == ")")
+        depth += (letter in "([{") - (letter in ")]}")
         if letter == "," and not depth:
             parts.append("")
         else:
