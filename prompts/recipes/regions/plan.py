@@ -255,7 +255,7 @@ def cut_task(
     while True:
         forward = read_forward(facts, training, called, parts)
         _forget_places(forward)
-        regions = tuple(cut_forward(forward.stored))
+        regions = tuple(cut_forward(forward))
         products = list_products(regions) | products
         layers = list_layers(regions) | layers
         slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
@@ -266,7 +266,7 @@ def cut_task(
     if called - needed and leaves_all_to_library(regions, products, layers):  # a slow kernel is more than none
         forward = read_forward(facts, training, needed, parts)
         _forget_places(forward)
-        return forward, tuple(cut_forward(forward.stored)), needed
+        return forward, tuple(cut_forward(forward)), needed
     return forward, regions, frozenset(called)
 
 

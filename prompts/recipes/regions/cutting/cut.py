@@ -32,9 +32,10 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
     find_crowded,
     list_below,
 )
-from tritonsmith.prompts.recipes.regions.reading.reader import list_values
+from tritonsmith.prompts.recipes.regions.cutting.tiles import arrange_tiles
+from tritonsmith.prompts.recipes.regions.reading.reader import Forward
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
-from tritonsmith.prompts.recipes.regions.values.indices import unravel, variable
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, unravel, variable
 from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recurrence
 from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
 from tritonsmith.prompts.recipes.regions.values.tensors import (
@@ -45,6 +46,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     Item,
     LibraryCall,
     MatrixProduct,
+    Reduction,
     Scan,
     Tensor,
     TensorView,
@@ -57,16 +59,18 @@ _CHEAP = 2.0
 """Operations for each element that a product repeats instead of reading their result."""
 
 
-def cut_forward(results: Any) -> list[WorkRegion]:
+def cut_forward(forward: Forward) -> list[WorkRegion]:
     """The regions in the order in which forward runs them."""
+    arrange_tiles(forward)
+    results = forward.stored
     sharing = SharedValues()
     while True:
         sharing.begin_round()
         done = Cutter(sharing)
-        for value in list_values(results):
+        for value in results:
             done.store(base_of(value))
         if not sharing.end_round(done.regions):
-            asked = {id(base_of(value)) for value in list_values(results)}
+            asked = {id(base_of(value)) for value in results}
             return place_parts(order_regions(done.regions, done.homes), done.homes, asked, done.fill)
 
 
@@ -117,6 +121,14 @@ class CutState:
             return False
         return not any(depends(self.homes.get(key), region, self.homes) for key in walk.leaves)
 
+    def _find_place(self, value: Tensor, region: AnchoredRegion) -> tuple[Coordinates, bool] | None:
+        """Where a region's kernel has a value's elements, and whether one for each place of a row; None where it cannot compute them."""
+        for space in region.spaces:
+            found = space.find(value.shape)
+            if found is not None and not (region.split and found[1]) and self._fits(value, found[0], region):
+                return found
+        return None
+
     def _note(self, region: WorkRegion, value: Tensor, at: Any) -> None:
         """Note what a region reads and computes for a value."""
         walk = Walk(lambda one: self._is_read(one, region))
@@ -152,6 +164,25 @@ class CutState:
         leaves, _ = list_below(value, self.in_memory)
         saves = any(id(one) in region.reads and one.size * 4 > value.size for one in leaves)
         return saves and self._fits(value, at, region) and find_crowded(value, lambda one: self._is_read(one, region)) is None
+
+    def _needs(self, value: Tensor, region: RowRegion) -> bool:
+        """Whether a value is made of what a region finds: programs that share rows know that only when all of them are done."""
+        _, below = list_below(value, lambda one: self._is_read(one, region))
+        return any(self._places.get(id(one)) is region for one in below)
+
+    def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
+        """A region along the same rows that reads the same tensors, and that this anchor may join."""
+        space = anchor_space(anchor)
+        leaves, _ = list_below(anchor.source, self.in_memory)
+        small = space.rows * space.length <= _SMALL
+        for region in reversed(self.regions):
+            if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
+                near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)
+                free = not any(isinstance(one, Scan) for one in region.anchors)
+                free = free and not (region.split and self._needs(anchor.source, region))
+                if near and free and self._fits(anchor.source, anchor_coordinates(anchor)[0], region):
+                    return region
+        return None
 
 
 class Cutter(CutState):
@@ -252,9 +283,10 @@ class Cutter(CutState):
             return self._place_product(anchor)
         self._prepare(anchor.source, itself=False)
         _, below = list_below(anchor.source, self.in_memory)
+        if isinstance(anchor, Reduction) and anchor.tile and self._reduce_tile(anchor, below):
+            return self._places[id(anchor)]
         space = anchor_space(anchor)
-        found = self._places[id(below[0])] if below else None
-        home = found if isinstance(found, RowRegion) else None
+        home = next((found for one in below if isinstance(found := self._places[id(one)], RowRegion)), None)
         at = anchor_coordinates(anchor)[0]
         if home and (home.space != space or home.split or isinstance(anchor, Scan) or not self._fits(anchor.source, at, home)):
             home = None
@@ -282,24 +314,21 @@ class Cutter(CutState):
         self._note(region, product.right, region.right)
         return region
 
-    def _needs(self, value: Tensor, region: RowRegion) -> bool:
-        """Whether a value is made of what a region finds: programs that share rows know that only when all of them are done."""
-        _, below = list_below(value, lambda one: self._is_read(one, region))
-        return any(self._places.get(id(one)) is region for one in below)
-
-    def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
-        """A region along the same rows that reads the same tensors, and that this anchor may join."""
-        space = anchor_space(anchor)
-        leaves, _ = list_below(anchor.source, self.in_memory)
-        small = space.rows * space.length <= _SMALL
-        for region in reversed(self.regions):
-            if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
-                near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)
-                free = not any(isinstance(one, Scan) for one in region.anchors)
-                free = free and not (region.split and self._needs(anchor.source, region))
-                if near and free and self._fits(anchor.source, anchor_coordinates(anchor)[0], region):
-                    return region
-        return None
+    def _reduce_tile(self, anchor: Reduction, below: list[Anchor]) -> bool:
+        """Have the region of a product go along neighbouring columns on its tile; False where it cannot compute what is reduced."""
+        region = next((home for one in below if isinstance(home := self._places[id(one)], ProductRegion) and home.product is one), None)
+        if region is None or not isinstance(anchor.source, TensorView):
+            return False
+        value, at = anchor.source.source, region.space.place
+        for one in below:
+            if one is not region.product:
+                self._store_results(one, value)
+        if not self._fits(value, at, region):
+            return False
+        region.tiled.append(anchor)
+        self._places[id(anchor)] = region
+        self._note(region, value, at)
+        return True
 
     def _compute(self, value: Tensor) -> None:
         """Store a value in the region that has what it needs, or in one of its own."""
@@ -307,8 +336,8 @@ class Cutter(CutState):
         homes = self._homes_below(value)
         if len(homes) == 1:
             (region,) = homes
-            found = region.space.find(value.shape)
-            if found is not None and not (region.split and found[1]) and self._fits(value, found[0], region):
+            found = self._find_place(value, region)
+            if found is not None:
                 self._keep(value, region, found[0])
                 self._keep_shared(region)
                 return
@@ -328,8 +357,8 @@ class Cutter(CutState):
     def _keep_shared(self, region: AnchoredRegion) -> None:
         """Store what others will read too, as far as it has an element for each place or row."""
         for value in [one for key, one in region.evaluated.items() if key in self._sharing.shared and not self.in_memory(one)]:
-            found = region.space.find(value.shape)
-            if found and not (region.split and found[1]) and self._fits(value, found[0], region):
+            found = self._find_place(value, region)
+            if found is not None:
                 self._keep(value, region, found[0])
 
     def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
@@ -341,12 +370,13 @@ class Cutter(CutState):
             if id(one) in seen or self.in_memory(one):
                 continue
             seen.add(id(one))
-            found = region.space.find(one.shape) if isinstance(one, Formula) else None
+            made = isinstance(one, Formula) and not _is_wider(one) and region in self._homes_below(one)
+            found = self._find_place(one, region) if made else None
             if isinstance(one, AnchorResult):
                 if one.anchor is anchor:
                     region.stores.append(one)
                     self.homes[id(one)] = region
-            elif found and not found[1] and not _is_wider(one) and region in self._homes_below(one) and self._fits(one, found[0], region):
+            elif found and not found[1]:
                 self._keep(one, region, found[0])  # a number for each row that is made of its results
             else:
                 todo += one.operands

@@ -13,13 +13,14 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
     TAP,
     ProductSpace,
     Space,
+    TileSpace,
     anchor_coordinates,
 )
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, variable
 from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recurrence
 from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, MatrixProduct, Scan, Tensor
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, LibraryCall, MatrixProduct, Reduction, Scan, Tensor
 
 _FEW_ROWS = 256
 """Rows that keep a large card busy, one program each: about two for each of its processors."""
@@ -111,6 +112,11 @@ class RowRegion(WorkRegion):
         return self.usual_rows or self.space.rows
 
     @property
+    def spaces(self) -> list[Space]:
+        """What it may store."""
+        return [self.space]
+
+    @property
     def split(self) -> bool:
         """Whether programs share rows: there are too few of them to keep a card busy, and they are long."""
         few = self.rows <= _FEW_ROWS and self.space.length >= _LONG_ROW
@@ -130,6 +136,8 @@ class ProductRegion(WorkRegion):
     """A product with the elementwise work on its operands and on its result."""
 
     product: MatrixProduct
+    tiled: list[Reduction] = field(default_factory=list)
+    """Reductions along neighbouring columns, which it does on the tile."""
     split: bool = False
     twins: tuple[ProductRegion, ProductRegion] | None = None
     """The region at the usual size of the forward's leading axis and at a longer one, where its kernel shall take any size."""
@@ -157,14 +165,19 @@ class ProductRegion(WorkRegion):
         return ProductSpace(self.product)
 
     @property
+    def spaces(self) -> list[ProductSpace | TileSpace]:
+        """What it may store: an element of the result, or a number of several neighbours."""
+        return [self.space, *(TileSpace(self.product, one) for one in self.tiled)]
+
+    @property
     def anchors(self) -> list[Anchor]:
         """What it does as a whole."""
-        return [self.product]
+        return [self.product, *self.tiled]
 
     @property
     def results(self) -> dict[int, Coordinates]:
         """By anchor: the coordinates of its results."""
-        return {id(self.product): self.space.place}
+        return {id(self.product): self.space.place} | {id(one): TileSpace(self.product, one).place for one in self.tiled}
 
     @property
     def left(self) -> Coordinates:

@@ -17,7 +17,17 @@ from tritonsmith.prompts.recipes.regions.values.indices import (
     unravel,
     variable,
 )
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, MatrixProduct, Scan, Tensor, recall_reads
+from tritonsmith.prompts.recipes.regions.values.tensors import (
+    Anchor,
+    AnchorResult,
+    Formula,
+    MatrixProduct,
+    Reduction,
+    Scan,
+    Tensor,
+    TensorView,
+    recall_reads,
+)
 
 ROW, PLACE, OFFSET = "row", "k", "offset"
 """Variables of kernels: the row, the place in a row, the place in a tensor."""
@@ -79,6 +89,42 @@ class ProductSpace:
         if shape == shown:
             return at, False
         return (unravel(ravel(at, shown), shape), False) if count(shape) == count(shown) and not self.guards else None
+
+
+@dataclass(frozen=True)
+class TileSpace:
+    """Numbers that reductions along neighbouring columns of a product give: one for each window, or for each block."""
+
+    product: MatrixProduct
+    anchor: Reduction
+
+    @property
+    def shape(self) -> Shape:
+        """Of the reduction's result: images, channels, and windows or blocks."""
+        return tuple(size for axis, size in enumerate(self.anchor.source.shape) if axis not in self.anchor.axes)
+
+    @property
+    def place(self) -> Coordinates:
+        """Where a number lies, by batch and row, and the window or block as column."""
+        order, size = self.product.order, self.anchor.tile
+        assert order is not None and isinstance(self.anchor.source, TensorView)
+        number = variable(COLUMN, order.columns // size)
+        image, *place = order.find_window(number) if self.anchor.source.windows else order.find_block(number, size)
+        batch, rows, _, _, _ = self.product.sizes
+        return (image, variable(BATCH, batch) * rows + variable(LINE, rows), *place)
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """Conditions under which there is such a number."""
+        found = (Guard(index, 0, size) for index, size in zip(self.place[2:], self.shape[2:], strict=True))
+        return tuple(one for one in found if one.texts)
+
+    def find(self, shape: Shape) -> tuple[Coordinates, bool] | None:
+        """The coordinates of a value of this shape; None where it has not one element for each number."""
+        if shape == self.shape:
+            return self.place, False
+        whole = count(shape) == count(self.shape) and not self.guards
+        return (unravel(ravel(self.place, self.shape), shape), False) if whole else None
 
 
 def anchor_coordinates(anchor: Anchor) -> tuple[Coordinates, Coordinates, int, int]:

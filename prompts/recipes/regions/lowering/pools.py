@@ -30,8 +30,11 @@ def open_windows(source: Tensor, window: Sizes, stride: Sizes, padding: Sizes, d
             at[lead + axis] * stride[axis] + at[lead + len(window) + axis] * dilation[axis] - padding[axis] for axis in range(len(window))
         ]
 
+    apart = window == stride and not any(padding) and all(step == 1 for step in dilation)
+    inside = all(count * size <= whole for count, size, whole in zip(outputs, window, sizes, strict=True))
     return TensorView(
         shape=(*source.shape[:lead], *outputs, *window), dtype=source.dtype, source=source, fill=fill,
+        windows=window if apart and inside else (),
         move=lambda at: (*at[:lead], *find(at)),
         guard=lambda at: tuple(Guard(index, 0, size) for index, size in zip(find(at), sizes, strict=True)),
     )  # fmt: skip

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tritonsmith.prompts.recipes.regions.values.columns import ColumnOrder
 from tritonsmith.prompts.recipes.regions.values.indices import ZERO, Coordinates, Guard, Index, Shape, count, loaded
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
@@ -165,6 +166,8 @@ class TensorView(Tensor):
     """Axes along which it runs backwards, where that is all that it does."""
     widened: bool = False
     """Whether all that it does is to fill an axis up, for products that read it in a form of their own."""
+    windows: Shape = ()
+    """The last axes, where it shows windows of the source's last axes that do not overlap, from the first place on."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -228,6 +231,9 @@ class Reduction(Anchor):
 
     helper: Tensor | None = None
     """For `moments` the distance from the mean, for `exponentials` the exponential of the distance from the maximum."""
+    tile: int = 0
+    """Neighbouring columns of a product that it goes along, where the product's kernel shall do that; else 0. Of `moments` such a kernel
+    gives the sum, the squares about the mean, and how many values there are."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -261,6 +267,10 @@ class MatrixProduct(Anchor):
     `m * folded + n % folded`."""
     window: bool = False
     """Whether the right operand is read through windows."""
+    order: ColumnOrder | None = None
+    """Of its columns, where reductions go along neighbouring ones."""
+    together: int = 1
+    """Neighbouring columns that such reductions go along, at most; a tile must have all of them."""
     groups: int = 1
     """Of channels, in a convolution."""
     flops: float

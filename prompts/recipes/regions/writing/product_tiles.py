@@ -85,6 +85,7 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     warps = int(settings["product_warps"])
     while warps > _GROUP and max(high * wide, (high + wide) * deep) < _PER_WARP * warps // 2:
         warps //= 2
+    wide = max(wide, region.product.together)
     tile = ProductTile(high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
     return _pair(tile, region.product) if ahead else tile
 
@@ -149,13 +150,20 @@ class TileGrid:
             return []
         return [(name, str(self.product.sizes[(BATCH, LINE, COLUMN).index(self.free)]))]
 
-    def list_bounds(self, folded: int = 1) -> dict[str, str]:
-        """Conditions under which rows and columns are in range; `folded`: of the result."""
+    def list_bounds(self, folded: int = 1, together: int = 1) -> dict[str, str]:
+        """Conditions under which rows and columns are in range.
+
+        Args:
+            folded: rows of the sums that are one row of the result.
+            together: columns of the sums that are one number.
+        """
         _, rows, columns, _, _ = self.product.sizes
-        sides = ((LINE, rows // folded, self.tile.rows // folded), (COLUMN, columns * folded, self.tile.columns * folded))
+        sides = ((LINE, rows // folded, self.tile.rows // folded),
+                 (COLUMN, columns * folded // together, self.tile.columns * folded // together))  # fmt: skip
         bounds = {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
         if self.free in bounds:
-            turns = f" {'//' if self.free == LINE else '*'} {folded}" if folded > 1 else ""
+            fewer, more = (folded, 1) if self.free == LINE else (together, folded)
+            turns = f" // {fewer}" if fewer > 1 else f" * {more}" if more > 1 else ""
             bounds[self.free] = f"({self.free} < {SIZES[self.free]}{turns})"
         return bounds
 

@@ -8,11 +8,11 @@ from tritonsmith.prompts.recipes.recipe import Settings, load_macros
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE
-from tritonsmith.prompts.recipes.regions.values.indices import ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
-from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter, locate_store
+from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, watch_places, write_fresh, write_parts
+from tritonsmith.prompts.recipes.regions.writing.product_stores import StoreWriter
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import (
     INNER,
     OUTER,
@@ -22,7 +22,6 @@ from tritonsmith.prompts.recipes.regions.writing.product_tiles import (
     TileEmitter,
     TileGrid,
     choose_tile,
-    unfold_sums,
     write_head,
 )
 
@@ -32,11 +31,13 @@ _EXACT_STEP = 16
 _SHORT = 128
 """Terms of a sum that are so few that tensor cores may add all its large products. With 72 of them the error is that of sums by block, and
 convolutions took 0.84 to 0.96 of the time; with 576 it is four times as large (KernelBench level 2: 10, 25, 65, 82, 85; H200)."""
+_WHOLE = 64
+"""Rows that the tensor cores of sm_90 multiply at once."""
 _PARTS = {"fp16x3": ("high", "low"), "fp16": ("high",)}
 """By scheme: the parts of an operand that it multiplies."""
 _NAMES = (*OUTER, *INNER, *SIZES.values(), "above", "beside", "every", "left_wide", "right_wide",
           "total", "total_rest", "total_block", "left", "right", "left_high", "left_low", "right_high", "right_low",
-          "left_largest", "right_largest", "pid", "group", "height", "position", "exponent")  # fmt: skip
+          "left_largest", "right_largest", "pid", "blocks", "apart", "inside", "group", "height", "position", "exponent")  # fmt: skip
 """Names of the kernel's own."""
 
 
@@ -65,7 +66,8 @@ class ProductWriter:
     """Writes the kernel of a region.
 
     A parameter is split ahead, so its tiles go from memory to the tensor cores as they are. The other operand is split in registers, from
-    which tensor cores take a left operand only: where the parameter is on the left, the tile is computed transposed.
+    which tensor cores take a left operand only: where the parameter is on the left, the tile is computed transposed. Where the kernel goes
+    along neighbouring columns it is not, if tensor cores multiply so many rows at once: a thread has neighbours in its registers then.
     """
 
     def __init__(self, region: ProductRegion, tile: ProductTile, name: str, fresh: dict[str, FreshParts]) -> None:
@@ -76,7 +78,7 @@ class ProductWriter:
         self.grid = TileGrid(region.product, tile, region.free_axis)
         self.macros = load_macros("_products.py.j2")
         self.parts: KeptParts | None = write_parts(region, tile, name) if tile.kept else None
-        self.turned = tile.kept == "left"
+        self.turned = tile.kept == "left" and not (fresh and region.tiled and tile.rows >= _WHOLE)
         self.carried = bool(fresh) and tile.scheme == "fp16x3"
         self.operands: list[Tensor] = []
         """What the function for the values themselves reads."""
@@ -88,8 +90,9 @@ class ProductWriter:
         if self.tile.scheme in SPLIT:
             body += self._check()
             ahead = self._write_exactly()
-        tail = self._finish()
         arguments = self.arguments
+        largest = max(arguments.largest, *(one.holder.size for one in self.region.stores))
+        tail = StoreWriter(self.region, self.grid, arguments, largest >= _BIG).write()
         constants = {"BLOCK_M": self.tile.rows, "BLOCK_N": self.tile.columns, "BLOCK_K": self.tile.depth}
         lines = [*write_head(self.grid, arguments.largest >= _BIG), *body, *tail]
         if any("GROUP" in line for line in lines):
@@ -185,7 +188,7 @@ class ProductWriter:
 
     def _read_parts(self, emitter: TileEmitter, parts: KeptParts) -> None:
         """Tiles of the parts of a parameter, which are filled up with zeros along the depth."""
-        line, along = (LINE, ACROSS) if self.turned else (COLUMN, DOWN)
+        line, along = (LINE, ACROSS) if self.tile.kept == "left" else (COLUMN, DOWN)
         pointer = self.arguments.take(parts.parts)
         count, _, lines, places = parts.parts.shape
         first = f"(batch * {lines} + {line})" if self.batch > 1 else line
@@ -207,12 +210,13 @@ class ProductWriter:
                 tests.append(f"leaves_range({side}_largest, {axis})")
         test = f"({' | '.join(tests)}) > 0" if len(tests) > 1 else f"{tests[0]} > 0"
         if self.parts is not None:
-            line = LINE if self.turned else COLUMN
+            left = self.tile.kept == "left"
+            line = LINE if left else COLUMN
             pointer, bound = self.arguments.take(self.parts.exponents), self.grid.list_bounds()[line]
             where = f"batch * {self.parts.exponents.shape[1]} + {line}" if self.batch > 1 else line
             lines.append(f"exponent = tl.load({pointer} + {where}{f', mask={bound}, other=0' if bound else ''})")
             lines.append("total = shift(total, -exponent)")
-            test = f"({test}) | is_rough(tl.max(exponent, {1 if self.turned else 0}))"
+            test = f"({test}) | is_rough(tl.max(exponent, {1 if left else 0}))"
         self.operands = self._take_operands()
         given = ", ".join([*(self.arguments.names[id(one)] for one in self.operands), *self._sizes, *self._place])
         call = f"total = {self.name}_exactly({given}, BLOCK_M, BLOCK_N, {_EXACT_STEP})"
@@ -238,27 +242,6 @@ class ProductWriter:
         head = wrap(f"def {self.name}_exactly(", [*names, *constants], "):", "")
         does = f'"""A tile of the sums in {self.name}, one multiply-add after the other: right for all values that fp32 has."""'
         return "\n".join(["@triton.jit", *head, *(one for line in [does, *lines, "return total"] for one in fold(f"    {line}"))])
-
-    def _finish(self) -> list[str]:
-        """What is done with the sums, and the stores."""
-        space = self.region.space
-        guards, folded = space.guards, self.region.product.folded
-        shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
-        emitter = TileEmitter(self.arguments, self._in_memory, self.grid.list_bounds(folded), OUTER)
-        for line in unfold_sums(self.grid, self.arguments.largest >= _BIG):
-            emitter.line(line)
-        emitter.outcomes[id(self.region.product), 0] = "total"
-        emitter.names["total"] = frozenset((LINE, COLUMN))
-        for value in self.region.stores:
-            found = space.find(value.shape)
-            assert found is not None, "the cut lets no other value in"
-            text = emitter.read(value, found[0], guards)
-            target, index = locate_store(value, ravel(found[0], value.shape))
-            mask, pointer = emitter.mask(OUTER, guards), emitter.address(target, index, stored=True)
-            if not {LINE, COLUMN} <= index.names:
-                pointer = f"tl.broadcast_to({pointer}, {shape})"
-            emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
-        return emitter.scopes[0].lines
 
 
 def _find_end(fresh: FreshParts | None, depth: int) -> int:

@@ -1,0 +1,208 @@
+"""Reductions behind a convolution that its kernel does on the tiles of its sums.
+
+A pool whose windows do not overlap is found on the tile if the columns of the product are in the order of windows. A reduction along all
+places of an image is found for blocks of neighbouring columns, and another kernel joins the blocks. If nothing else reads the convolution,
+its own result is never stored.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tritonsmith.prompts.recipes.regions.cutting.extremes import Extremes, find_extremes
+from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
+from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
+from tritonsmith.prompts.recipes.regions.cutting.space import BATCH, COLUMN, LINE
+from tritonsmith.prompts.recipes.regions.cutting.users import Users, has_reshaped
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
+from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce, take
+from tritonsmith.prompts.recipes.regions.lowering.views import reshape
+from tritonsmith.prompts.recipes.regions.reading.reader import Forward
+from tritonsmith.prompts.recipes.regions.values.columns import BLOCK, ColumnOrder, fits_block
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, count, unravel, variable
+from tritonsmith.prompts.recipes.regions.values.tensors import (
+    MatrixProduct,
+    Reduction,
+    Tensor,
+    TensorView,
+    rename,
+)
+
+_KINDS = ("max", "min", "sum")
+_WORDS = {"max": ("most",), "min": ("least",), "sum": ("sums",)}
+_MOMENTS = ("sums", "squares", "counts")
+"""What the numbers of blocks are called."""
+_LONG = 16384
+"""Elements of a row from which on it is read twice, to find its moments and to use them."""
+_CACHED = 2**25
+"""Bytes that stay in the cache until they are read again."""
+
+
+def arrange_tiles(forward: Forward) -> None:
+    """Give convolutions the order of columns in which reductions behind them are done on the tile."""
+    users = Users(forward)
+    for product in users.products:
+        if product.order is None and _is_plain(product) and _has_parts(product):
+            _Tiles(product, users).arrange()
+
+
+def _has_parts(product: MatrixProduct) -> bool:
+    """Whether the image is split ahead of the product: its channels lie side by side then, and places may be read in any order."""
+    region = ProductRegion(product=product)
+    for operand in product.operands:
+        base: Tensor = operand
+        while isinstance(base, TensorView):
+            base = base.source
+        region.reads[id(base)] = base
+    return bool(find_fresh(region))
+
+
+def _is_plain(product: MatrixProduct) -> bool:
+    """Whether a product is a convolution whose columns are all places of all images in order."""
+    batch, filters, columns, _, _ = product.sizes
+    places = (product.shape[0], *product.shape[2:])
+    if not product.window or product.folded > 1 or columns != count(places) or product.shape[1] != batch * filters:
+        return False
+    own, row = variable(BATCH, batch), variable(LINE, filters)
+    image, *place = unravel(variable(COLUMN, columns), places)
+    return product.locate((own, row, variable(COLUMN, columns))) == (image, own * filters + row, *place)
+
+
+@dataclass
+class _Tiles:
+    """What is made of a convolution."""
+
+    product: MatrixProduct
+    users: Users
+    pools: list[Reduction] = field(default_factory=list)
+    """Pools of what elementwise work makes of its sums."""
+    rows: list[tuple[Reduction, Tensor]] = field(default_factory=list)
+    """Reductions along all places of an image, and what they reduce."""
+    others: list[Tensor] = field(default_factory=list)
+    """What reads an element of its result for other ends."""
+
+    def arrange(self) -> None:
+        """Choose what is done on the tile."""
+        made = self.users.list_elementwise(self.product)
+        self._sort(made)
+        extremes = find_extremes(self.product, made, self.users, {id(one) for one, _ in self.rows}) if self.others else None
+        if extremes is not None:
+            self.pools, self.others = [*self.pools, *extremes.pools], []
+        sizes = {one.source.windows for one in self.pools if isinstance(one.source, TensorView)}
+        if self.others or len(sizes) > 1:
+            self.pools = []
+        if self.others and not self._saves_reading():
+            self.rows = []
+        if self.pools or self.rows:
+            self._order(next(iter(sizes)) if self.pools else (1,) * len(self._places))
+            self._apply(extremes if self.pools else None)
+
+    @property
+    def _places(self) -> tuple[int, ...]:
+        return self.product.shape[2:]
+
+    def _sort(self, made: list[Tensor]) -> None:
+        known = {id(one) for one in made}
+        for value in made:
+            if id(value) in self.users.stored:
+                self.others.append(value)
+            for user in self.users.of(value):
+                if id(user) not in known:
+                    self._add(value, user)
+
+    def _add(self, value: Tensor, user: Tensor) -> None:
+        if isinstance(user, TensorView) and fits_block(user.windows, self._places):
+            pools = self.users.of(user)
+            if len(pools) == 1 and isinstance(pools[0], Reduction) and pools[0].kind in _KINDS:
+                self.pools.append(pools[0])
+                return
+        whole = isinstance(user, TensorView) and user.windows == self._places
+        seen = self.users.of(user) if whole or has_reshaped(user) else [user]
+        for one in seen:
+            if isinstance(one, Reduction) and self._goes_along(one):
+                self.rows.append((one, value))
+            else:
+                self.others.append(one)
+
+    def _goes_along(self, anchor: Reduction) -> bool:
+        """Whether a reduction goes along all places of an image, and maybe along channels or images as well."""
+        shape, rank = anchor.source.shape, len(self._places)
+        if anchor.kind not in (*_KINDS, "moments") or anchor.dtype != "float32" or count(self._places) <= BLOCK:
+            return False
+        if shape[-rank:] == self._places and count(shape[:-rank]) == count(self.product.shape[:2]):
+            return all(len(shape) - axis - 1 in anchor.axes for axis in range(rank))
+        return len(shape) - 1 in anchor.axes and shape[-1] % count(self._places) == 0
+
+    def _saves_reading(self) -> bool:
+        """Whether the result, which is stored all the same, would be read from memory once more for a reduction."""
+        along = [count(tuple(one.source.shape[axis] for axis in one.axes)) for one, _ in self.rows]
+        return self.product.bytes > _CACHED and any(one > _LONG for one in along)
+
+    def _order(self, window: tuple[int, ...]) -> None:
+        """Put the columns in the order of windows."""
+        product, places = self.product, self._places
+        last = [one.source for one in self.pools if isinstance(one.source, TensorView)]
+        pooled = last[0].shape[2 : 2 + len(places)] if last else places
+        grid = tuple(-(-size // own) for size, own in zip(places, window, strict=True)) if self.rows else pooled
+        slots = count(grid) * count(window)
+        order = ColumnOrder(product.shape[0], places, window, grid, -(-slots // BLOCK) * BLOCK if self.rows else slots)
+        filters, right = product.sizes[1], product.right
+        product.right = TensorView(
+            shape=(*right.shape[:-1], order.columns), dtype=right.dtype, source=right, name=right.name,
+            move=lambda at: (*at[:3], order.ravel(order.find(at[3]))), guard=lambda at: order.list_guards(order.find(at[3])),
+        )  # fmt: skip
+
+        def locate(at: Coordinates) -> Coordinates:
+            image, *place = order.find(at[2])
+            return (image, at[0] * filters + at[1], *place)
+
+        product.locate, product.order = locate, order
+        product.together = BLOCK if self.rows else order.area
+
+    def _apply(self, extremes: Extremes | None) -> None:
+        """Have reductions go along neighbouring columns."""
+        for anchor, value in self.rows:
+            self._go_by_blocks(anchor, value)
+        if extremes is not None:
+            extremes.swap(self.users)
+        for anchor in self.pools:
+            assert isinstance(anchor.source, TensorView)
+            anchor.tile = count(anchor.source.windows)
+
+    def _go_by_blocks(self, anchor: Reduction, value: Tensor) -> None:
+        """Have a reduction join what blocks of columns give."""
+        order, shape = self.product.order, anchor.source.shape
+        assert order is not None
+        blocks = order.slots // BLOCK
+        views = TensorView(
+            shape=(*self.product.shape[:2], blocks, BLOCK), dtype=value.dtype, source=value, name=value.name,
+            move=lambda at: (at[0], at[1], *order.find(at[0] * order.slots + at[2] * BLOCK + at[3])[1:]),
+            guard=lambda at: order.list_guards(order.find(at[0] * order.slots + at[2] * BLOCK + at[3])),
+            fill={"max": 'float("-inf")', "min": 'float("inf")'}.get(anchor.kind, "0.0"),
+        )  # fmt: skip
+        part = Reduction(shape=views.shape, dtype=anchor.dtype, source=views, axes=(3,), kind=anchor.kind, tile=BLOCK, name=anchor.name)
+        rank = len(self._places)
+        lead = shape[:-rank] if shape[-rank:] == self._places else shape[:-1]
+        wide = blocks if len(lead) == len(shape) - rank and shape[-rank:] == self._places else shape[-1] // count(self._places) * blocks
+        axes = (*(axis for axis in anchor.axes if axis < len(lead)), len(lead))
+
+        def show(which: int) -> Tensor:
+            found = take(part, which, anchor.dtype, keep=False)
+            return reshape(rename(found, f"{value.name or 'value'}_{_WORDS.get(anchor.kind, _MOMENTS)[which]}"), (*lead, wide))
+
+        results = self.users.results_of(anchor)
+        if anchor.kind != "moments":
+            joined = Reduction(shape=(*lead, wide), dtype=anchor.dtype, source=show(0), axes=axes, kind=anchor.kind, name=anchor.name)
+            for one in results:
+                one.anchor = joined
+            return
+        length = count(tuple(shape[axis] for axis in anchor.axes))
+        total, squares = show(0), show(1)
+        counted: Tensor | float = float(BLOCK) if order.slots == count(self._places) else show(2)
+        added = reduce(total, axes, "sum", anchor.dtype, keep=True)
+        mean = rename(formula("{0} / {1}", added, length, like=anchor.dtype), "mean")
+        apart = formula("({0} - {1} * {2})", total, counted, mean, like=anchor.dtype)
+        more = formula("{0} + {1} * {1} / tl.maximum({2}, 1.0)", squares, apart, counted, like=anchor.dtype)
+        found = mean, reduce(more, axes, "sum", anchor.dtype, keep=True)
+        for one in results:
+            self.users.replace(one, reshape(found[one.which], one.shape))

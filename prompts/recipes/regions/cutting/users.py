@@ -1,0 +1,97 @@
+"""Who reads each value of a forward."""
+
+from __future__ import annotations
+
+from dataclasses import fields
+from typing import Any
+
+from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, MatrixProduct, Tensor, TensorView
+
+
+class Users:
+    """Values by what they are made of."""
+
+    def __init__(self, forward: Forward) -> None:
+        self.forward = forward
+        self.stored = {id(one) for one in forward.stored}
+        """What forward leaves."""
+        self.values: dict[int, Tensor] = {}
+        self._users: dict[int, list[Tensor]] = {}
+        todo = forward.stored
+        while todo:
+            one = todo.pop()
+            if id(one) not in self.values:
+                self.values[id(one)] = one
+                for operand in dict.fromkeys(one.operands):
+                    self._users.setdefault(id(operand), []).append(one)
+                todo += one.operands
+
+    @property
+    def products(self) -> list[MatrixProduct]:
+        """The products of matrices."""
+        return [one for one in self.values.values() if isinstance(one, MatrixProduct)]
+
+    def of(self, value: Tensor) -> list[Tensor]:
+        """What reads a value."""
+        return self._users.get(id(value), [])
+
+    def results_of(self, anchor: Anchor) -> list[AnchorResult]:
+        """The results of an anchor."""
+        return [one for one in self.of(anchor) if isinstance(one, AnchorResult)]
+
+    def list_elementwise(self, product: MatrixProduct) -> list[Tensor]:
+        """What elementwise work makes of a product's result alone and of values that are not made of it, in its shape."""
+        above = self.list_above(product)
+        found: dict[int, Tensor] = {id(one): one for one in self.results_of(product) if one.shape == product.shape}
+        todo = list(found.values())
+        while todo:
+            for user in self.of(todo.pop()):
+                alone = all(id(one) in found for one in user.operands if id(one) in above)
+                if isinstance(user, Formula) and user.shape == product.shape and alone and id(user) not in found:
+                    found[id(user)] = user
+                    todo.append(user)
+        return list(found.values())
+
+    def list_above(self, value: Tensor) -> set[int]:
+        """Everything that is made of a value."""
+        seen: set[int] = set()
+        todo = [value]
+        while todo:
+            for user in self.of(todo.pop()):
+                if id(user) not in seen:
+                    seen.add(id(user))
+                    todo.append(user)
+        return seen
+
+    def replace(self, old: Tensor, new: Tensor) -> None:
+        """Have everything that reads a value read another one."""
+        for user in self.of(old):
+            for one in fields(user):
+                value = getattr(user, one.name)
+                if value is old:
+                    setattr(user, one.name, new)
+                elif isinstance(value, tuple) and any(part is old for part in value):
+                    setattr(user, one.name, tuple(new if part is old else part for part in value))
+        forward = self.forward
+        forward.results = _exchange(forward.results, old, new)
+        forward.updates = _exchange(forward.updates, old, new)
+        forward.written = _exchange(forward.written, old, new)
+
+
+def _exchange(results: Any, old: Tensor, new: Tensor) -> Any:
+    """What forward returns, with another value in the place of one."""
+    if results is old:
+        return new
+    if isinstance(results, NamedValues):
+        return NamedValues(results.name, _exchange(results.fields, old, new))
+    if isinstance(results, dict):
+        return {key: _exchange(one, old, new) for key, one in results.items()}
+    if isinstance(results, list):
+        return [_exchange(one, old, new) for one in results]
+    return tuple(_exchange(one, old, new) for one in results) if type(results) is tuple else results
+
+
+def has_reshaped(value: Tensor) -> bool:
+    """Whether a value shows the elements of another one in the same order under another shape."""
+    return isinstance(value, TensorView) and ".reshape(" in value.python

@@ -1,0 +1,117 @@
+"""What a product's kernel does with its sums: elementwise work, reductions along neighbouring columns, and the stores."""
+
+from __future__ import annotations
+
+from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
+from tritonsmith.prompts.recipes.regions.cutting.space import COLUMN, LINE, Misfit, ProductSpace, TileSpace, Walk
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, ravel
+from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, Reduction, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, locate_store
+from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import OUTER, TileEmitter, TileGrid, unfold_sums, write_places
+
+_NEUTRAL = {"max": 'float("-inf")', "min": 'float("inf")', "sum": "0.0"}
+_NAMES = {"max": "most", "min": "least", "sum": "part"}
+
+
+class StoreWriter:
+    """Writes the lines behind the loop, which start from `total`.
+
+    Args:
+        region: the product's.
+        grid: its tiles.
+        arguments: gets what is read and stored.
+        big: whether places need numbers of 64 bits.
+    """
+
+    def __init__(self, region: ProductRegion, grid: TileGrid, arguments: Arguments, big: bool) -> None:
+        self.region, self.grid, self.arguments, self.big = region, grid, arguments, big
+        self.emitter = self._open(region.product.folded)
+        self.emitter.outcomes[id(region.product), 0] = "total"
+        self.emitter.names["total"] = frozenset((LINE, COLUMN))
+        self.found: dict[tuple[int, int], str] = {}
+        """By reduction and number: the name of its result."""
+
+    def _open(self, folded: int = 1, size: int = 1) -> TileEmitter:
+        bounds = self.grid.list_bounds(folded, size)
+        return TileEmitter(self.arguments, lambda one: id(one) in self.region.reads or isinstance(one, Buffer), bounds, OUTER)
+
+    def write(self) -> list[str]:
+        """The lines."""
+        folded = self.region.product.folded
+        for line in unfold_sums(self.grid, self.big):
+            self.emitter.line(line)
+        by_size: dict[int, list[tuple[Tensor, ProductSpace | TileSpace, Coordinates]]] = {}
+        for value in self.region.stores:
+            space, at = self._locate(value)
+            by_size.setdefault(space.anchor.tile if isinstance(space, TileSpace) else 0, []).append((value, space, at))
+        shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
+        for value, space, at in by_size.pop(0, []):
+            self._store(self.emitter, value, space, at, shape)
+        for anchor in sorted(self.region.tiled, key=lambda one: one.tile):
+            self._reduce(anchor)
+        lines = self.emitter.scopes[0].lines
+        for size, stores in sorted(by_size.items()):
+            emitter = self._open(size=size)
+            emitter.outcomes |= self.found
+            emitter.names |= dict.fromkeys(self.found.values(), frozenset((LINE, COLUMN)))
+            emitter.line(write_places(self.grid, self.big, "BLOCK_M", f"BLOCK_N // {size}")[1])
+            for value, space, at in stores:
+                self._store(emitter, value, space, at, f"(BLOCK_M, BLOCK_N // {size})")
+            lines += emitter.scopes[0].lines
+        return lines
+
+    def _locate(self, value: Tensor) -> tuple[ProductSpace | TileSpace, Coordinates]:
+        """Where a value's elements are known: with the sums, or with what a reduction finds."""
+        for space in self.region.spaces:
+            found = space.find(value.shape)
+            if found is None or isinstance(value, AnchorResult) and value.anchor is not _anchor_of(space):
+                continue
+            try:
+                Walk(lambda one: id(one) in self.region.reads, allowed=self.region.results).visit(value, found[0])
+            except Misfit:
+                continue
+            return space, found[0]
+        raise AssertionError("the cut lets no other value in")
+
+    def _store(self, emitter: TileEmitter, value: Tensor, space: ProductSpace | TileSpace, at: Coordinates, shape: str) -> None:
+        text = emitter.read(value, at, space.guards)
+        target, index = locate_store(value, ravel(at, value.shape))
+        mask, pointer = emitter.mask(OUTER, space.guards), emitter.address(target, index, stored=True)
+        if not {LINE, COLUMN} <= index.names:
+            pointer = f"tl.broadcast_to({pointer}, {shape})"
+        emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
+
+    def _reduce(self, anchor: Reduction) -> None:
+        """One number for each window or block of a tile's rows."""
+        assert isinstance(anchor.source, TensorView)
+        space, size = self.region.space, anchor.tile
+        text = self.emitter.read(anchor.source.source, space.place, space.guards)
+        shape = f"(BLOCK_M, BLOCK_N // {size}, {size})"
+        inside = "" if anchor.source.windows else " & ".join(one for guard in space.guards for one in guard.texts)
+        if anchor.kind == "moments":
+            self._find_moments(anchor, text, shape, inside)
+            return
+        counted = f"tl.where({inside}, {text}, {_NEUTRAL[anchor.kind]})" if inside else text
+        name = self.found[id(anchor), 0] = self.arguments.name(_NAMES[anchor.kind])
+        what = "window" if anchor.source.windows else "block of columns"
+        self.emitter.line(f"{name} = tl.{anchor.kind}(tl.reshape({counted}, {shape}), 2)  # of each {what}")
+
+    def _find_moments(self, anchor: Reduction, text: str, shape: str, inside: str) -> None:
+        """Sum, squares about the mean, and the number of values of each block."""
+        total, squares, number = (self.arguments.name(hint) for hint in ("part", "squares", "counted"))
+        self.found |= {(id(anchor), 0): total, (id(anchor), 1): squares, (id(anchor), 2): number}
+        line = self.emitter.line
+        mean = f"{total} / {anchor.tile}.0"
+        if inside:
+            line(f"inside = tl.reshape({inside}, (1, BLOCK_N // {anchor.tile}, {anchor.tile}))")
+            line(f"{number} = tl.sum(inside.to(tl.float32), 2)")
+            mean = f"{total} / tl.maximum({number}, 1.0)"
+        line(f"blocks = tl.reshape({text}, {shape})  # of columns")
+        line(f"{total} = tl.sum({'tl.where(inside, blocks, 0.0)' if inside else 'blocks'}, 2)")
+        line(f"apart = blocks - ({mean})[:, :, None]")
+        line(f"{squares} = tl.sum({'tl.where(inside, apart * apart, 0.0)' if inside else 'apart * apart'}, 2)")
+
+
+def _anchor_of(space: ProductSpace | TileSpace) -> Tensor:
+    return space.anchor if isinstance(space, TileSpace) else space.product

@@ -1,0 +1,97 @@
+"""Reductions behind a convolution are done on its tiles, where nothing is computed twice and windows do not overlap."""
+
+import asyncio
+
+import pytest
+
+from recipe_cases.regions import RegionCase
+from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.schema import Status, Task
+from tritonsmith.prompts.recipes.regions.cutting import tiles
+from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
+from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
+from tritonsmith.prompts.recipes.regions.recipes import REGIONS
+
+CONV, SMALL = "self.c=nn.Conv2d(8, 64, 3)", "torch.randn(2, 8, 19, 18)"
+GROUPS = f"{CONV}; self.n=nn.GroupNorm(16, 64); self.s=nn.Parameter(torch.randn(64, 1, 1))"
+ON_THE_TILE = {
+    "two ways to a pool": RegionCase(
+        "", "y=self.c(x); return F.max_pool2d(y*torch.sigmoid(y)+r, 2)+1", f"{SMALL}, torch.randn(2, 64, 17, 16)", CONV, "x, r"
+    ),
+    "a norm ahead of a pool": RegionCase(
+        "", "return F.max_pool2d(self.n(self.c(x))*self.s, 4).clamp(0, 1)", "torch.randn(2, 8, 24, 22)", GROUPS
+    ),
+    "a mean of all places": RegionCase("", "return F.gelu(self.c(x)).mean((2, 3))", SMALL, CONV),
+    "a norm of what is stored": RegionCase("", "return F.silu(self.n(self.c(x)*1000 + 5000))*self.s", "torch.randn(2,8,20,23)", GROUPS),
+    "means of volumes": RegionCase(
+        "", "return F.avg_pool3d(self.c(x), 2).tanh()", "torch.randn(2, 8, 9, 10, 11)", "self.c=nn.Conv3d(8, 32, 3)"
+    ),
+    "parts of one result": RegionCase(
+        "", "return torch.cat([F.max_pool2d(self.c(x), 2), F.avg_pool2d(self.d(x), 2)], 1)", "torch.randn(2, 16, 18, 18)",
+        "self.c=nn.Conv2d(16, 64, 3, padding=1); self.d=nn.Conv2d(16, 32, 5, padding=2)",
+    ),
+    "groups": RegionCase(
+        "", "return F.avg_pool2d(F.silu(self.c(x)), 2)", "torch.randn(2, 64, 14, 14)", "self.c=nn.Conv2d(64, 64, 3, padding=1, groups=2)"
+    ),
+    "a gate ahead of a pool": RegionCase(
+        "", "g=torch.sigmoid(x.mean((2,3),keepdim=True)); return F.max_pool2d(self.c(x)*g, 8)", "torch.randn(2, 64, 18, 18)",
+        "self.c=nn.Conv2d(64, 64, 3, padding=1)",
+    ),
+    "statistics of a batch": RegionCase(
+        "", "return F.max_pool2d(torch.tanh(self.n(self.c(x))), 2)", "torch.randn(3, 8, 20, 23)",
+        f"{CONV}; self.n=nn.BatchNorm2d(64)", mode="train",
+    ),
+    "several numbers of one image": RegionCase(
+        "", "y=F.relu(self.c(x)); return y.var((2,3)), y.sum((0,2,3)), y.flatten(2).mean(-1), y.amax((1,2,3))", SMALL, CONV
+    ),
+    "all places of an adaptive pool": RegionCase("", "return F.adaptive_max_pool2d(self.c(x), 1)", "torch.randn(2, 8, 18, 18)", CONV),
+}  # fmt: skip
+QUICK = ("a norm ahead of a pool", "a norm of what is stored")
+OTHERS = {
+    "overlapping windows": "return F.max_pool2d(self.c(x), 3, 2, 1)",
+    "windows of nine": "return F.max_pool2d(self.c(x), 3)",
+    "places are asked for": "return F.max_pool2d(self.c(x), 2, return_indices=True)",
+    "the convolution is returned": "y=self.c(x); return y, F.max_pool2d(y, 2)",
+    "a step that is not monotone": "y=self.c(x); return F.max_pool2d(torch.sin(self.n(y)), 2)",
+    "a norm and a gate of each place": "y=self.c(x); return F.max_pool2d(self.n(y)*y, 2)",
+}
+"""Pools that read what was stored."""
+
+
+@pytest.fixture(autouse=True)
+def kernels_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small convolutions are kernels too."""
+    monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
+
+
+def read(evaluator: LocalEvaluator, case: RegionCase) -> tuple[Task, RegionPlan]:
+    task = Task(name="a_task", path="a_task.py", source=case.source())
+    facts = asyncio.run(evaluator.describe(task))
+    task = task.model_copy(update={"precision": facts.precision, "mode": case.mode})
+    return task, read_regions(task, facts)
+
+
+def list_tiled(plan: RegionPlan) -> list[str]:
+    return [anchor.kind for one in plan.regions if isinstance(one, ProductRegion) for anchor in one.tiled]
+
+
+@pytest.mark.parametrize("name", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in ON_THE_TILE])
+def test_what_is_found_on_the_tile_is_right(evaluator: LocalEvaluator, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(tiles, "_CACHED", 0)  # as if the small result did not stay in the cache
+    monkeypatch.setattr(tiles, "_LONG", 0)
+    task, plan = read(evaluator, ON_THE_TILE[name])
+    settings = REGIONS.recipes[0].defaults(plan, evaluator.hardware, plan.precision)
+    assert settings is not None and list_tiled(plan)
+    verdict = asyncio.run(evaluator.evaluate(task, REGIONS.recipes[0].render(plan, settings)))
+    assert verdict.status is Status.OK, verdict.message
+
+
+@pytest.mark.parametrize("forward", OTHERS.values(), ids=[*OTHERS])
+def test_other_pools_read_what_was_stored(evaluator: LocalEvaluator, forward: str) -> None:
+    _, plan = read(evaluator, RegionCase("", forward, "torch.randn(2, 8, 20, 20)", GROUPS))
+    assert plan.kernels >= 2 and not list_tiled(plan)
+
+
+def test_a_norm_that_stays_in_the_cache_reads_it(evaluator: LocalEvaluator) -> None:
+    _, plan = read(evaluator, ON_THE_TILE["a norm of what is stored"])
+    assert not list_tiled(plan)
