@@ -283,7 +283,7 @@ class Cutter(CutState):
             return self._place_product(anchor)
         self._prepare(anchor.source, itself=False)
         _, below = list_below(anchor.source, self.in_memory)
-        if isinstance(anchor, Reduction) and anchor.tile and self._reduce_tile(anchor, below):
+        if isinstance(anchor, Reduction) and anchor.product in below and self._reduce_tile(anchor, anchor.product, below):
             return self._places[id(anchor)]
         space = anchor_space(anchor)
         home = next((found for one in below if isinstance(found := self._places[id(one)], RowRegion)), None)
@@ -314,14 +314,13 @@ class Cutter(CutState):
         self._note(region, product.right, region.right)
         return region
 
-    def _reduce_tile(self, anchor: Reduction, below: list[Anchor]) -> bool:
-        """Have the region of a product go along neighbouring columns on its tile; False where it cannot compute what is reduced."""
-        region = next((home for one in below if isinstance(home := self._places[id(one)], ProductRegion) and home.product is one), None)
-        if region is None or not isinstance(anchor.source, TensorView):
-            return False
-        value, at = anchor.source.source, region.space.place
+    def _reduce_tile(self, anchor: Reduction, product: MatrixProduct, below: list[Anchor]) -> bool:
+        """Have the region of a product do a reduction on its tile; False where it cannot compute what is reduced."""
+        region = self._places[id(product)]
+        assert isinstance(region, ProductRegion)
+        value, at = anchor.reduced, region.space.place
         for one in below:
-            if one is not region.product:
+            if self._places[id(one)] is not region:
                 self._store_results(one, value)
         if not self._fits(value, at, region):
             return False

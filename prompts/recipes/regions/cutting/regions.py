@@ -11,6 +11,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
     DOWN,
     LINE,
     TAP,
+    ColumnSpace,
     ProductSpace,
     Space,
     TileSpace,
@@ -137,7 +138,7 @@ class ProductRegion(WorkRegion):
 
     product: MatrixProduct
     tiled: list[Reduction] = field(default_factory=list)
-    """Reductions along neighbouring columns, which it does on the tile."""
+    """Reductions along neighbouring columns, or along rows, which it does on the tile."""
     split: bool = False
     twins: tuple[ProductRegion, ProductRegion] | None = None
     """The region at the usual size of the forward's leading axis and at a longer one, where its kernel shall take any size."""
@@ -165,9 +166,13 @@ class ProductRegion(WorkRegion):
         return ProductSpace(self.product)
 
     @property
-    def spaces(self) -> list[ProductSpace | TileSpace]:
+    def spaces(self) -> list[ProductSpace | TileSpace | ColumnSpace]:
         """What it may store: an element of the result, or a number of several neighbours."""
-        return [self.space, *(TileSpace(self.product, one) for one in self.tiled)]
+        return [self.space, *(self.space_of(one) for one in self.tiled)]
+
+    def space_of(self, anchor: Reduction) -> TileSpace | ColumnSpace:
+        """The numbers that a reduction gives."""
+        return TileSpace(self.product, anchor) if anchor.tile else ColumnSpace(self.product)
 
     @property
     def anchors(self) -> list[Anchor]:
@@ -177,7 +182,7 @@ class ProductRegion(WorkRegion):
     @property
     def results(self) -> dict[int, Coordinates]:
         """By anchor: the coordinates of its results."""
-        return {id(self.product): self.space.place} | {id(one): TileSpace(self.product, one).place for one in self.tiled}
+        return {id(self.product): self.space.place} | {id(one): self.space_of(one).place for one in self.tiled}
 
     @property
     def left(self) -> Coordinates:

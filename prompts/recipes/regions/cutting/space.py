@@ -7,6 +7,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.values.indices import (
+    ZERO,
     Coordinates,
     Guard,
     Index,
@@ -125,6 +126,34 @@ class TileSpace:
             return self.place, False
         whole = count(shape) == count(self.shape) and not self.guards
         return (unravel(ravel(self.place, self.shape), shape), False) if whole else None
+
+
+@dataclass(frozen=True)
+class ColumnSpace:
+    """Numbers that reductions along the rows of a convolution give, its channels: one for each place of each image."""
+
+    product: MatrixProduct
+
+    @property
+    def place(self) -> Coordinates:
+        """Where a number lies."""
+        image, _, *place = ProductSpace(self.product).place
+        return (image, *place)
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """Conditions under which there is such a number."""
+        return tuple(one for one in ProductSpace(self.product).guards if LINE not in one.names)
+
+    def find(self, shape: Shape) -> tuple[Coordinates, bool] | None:
+        """The coordinates of a value of this shape; None where it has not one element for each number."""
+        images, _, *places = self.product.shape
+        if shape == (images, *places):
+            return self.place, False
+        if shape == (images, 1, *places):
+            return (self.place[0], ZERO, *self.place[1:]), False
+        whole = count(shape) == count((images, *places)) and not self.guards
+        return (unravel(ravel(self.place, (images, *places)), shape), False) if whole else None
 
 
 def anchor_coordinates(anchor: Anchor) -> tuple[Coordinates, Coordinates, int, int]:

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from tritonsmith.prompts.recipes.regions.cutting.extremes import Extremes, find_extremes
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import BATCH, COLUMN, LINE
+from tritonsmith.prompts.recipes.regions.cutting.space import BATCH, COLUMN, LINE, ProductSpace
 from tritonsmith.prompts.recipes.regions.cutting.users import Users, has_reshaped
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce, take
@@ -29,6 +29,10 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
 )
 
 _KINDS = ("max", "min", "sum")
+_ROWS = 128
+"""Rows of a product that a tile can have, at most."""
+_ACROSS = (*_KINDS, "argmax", "argmin", "moments", "exponentials")
+"""Reductions along channels."""
 _WORDS = {"max": ("most",), "min": ("least",), "sum": ("sums",)}
 _MOMENTS = ("sums", "squares", "counts")
 """What the numbers of blocks are called."""
@@ -42,7 +46,7 @@ def arrange_tiles(forward: Forward) -> None:
     """Give convolutions the order of columns in which reductions behind them are done on the tile."""
     users = Users(forward)
     for product in users.products:
-        if product.order is None and _is_plain(product) and _has_parts(product):
+        if product.order is None and not product.reduced and product.window and _has_parts(product):
             _Tiles(product, users).arrange()
 
 
@@ -83,8 +87,12 @@ class _Tiles:
 
     def arrange(self) -> None:
         """Choose what is done on the tile."""
-        made = self.users.list_elementwise(self.product)
-        self._sort(made)
+        made, across = self.users.list_elementwise(self.product, self._goes_across)
+        for anchor in across:
+            anchor.product, self.product.reduced = self.product, True
+        if not _is_plain(self.product):
+            return
+        self._sort(made, across)
         extremes = find_extremes(self.product, made, self.users, {id(one) for one, _ in self.rows}) if self.others else None
         if extremes is not None:
             self.pools, self.others = [*self.pools, *extremes.pools], []
@@ -101,8 +109,17 @@ class _Tiles:
     def _places(self) -> tuple[int, ...]:
         return self.product.shape[2:]
 
-    def _sort(self, made: list[Tensor]) -> None:
-        known = {id(one) for one in made}
+    def _goes_across(self, anchor: Reduction) -> bool:
+        """Whether a reduction goes along the channels, of which a tile has all."""
+        product = self.product
+        rows, space = product.sizes[1], ProductSpace(product)
+        image, channel, *place = space.place
+        alone = channel == variable(LINE, product.shape[1]) and not any(LINE in one.names for one in (image, *place))
+        fits = alone and product.groups == 1 and product.shape[1] > 1 and rows <= _ROWS
+        return fits and anchor.axes == (1,) and anchor.source.shape == product.shape and anchor.kind in _ACROSS
+
+    def _sort(self, made: list[Tensor], across: list[Reduction]) -> None:
+        known = {id(one) for one in (*made, *across)}
         for value in made:
             if id(value) in self.users.stored:
                 self.others.append(value)
@@ -167,7 +184,7 @@ class _Tiles:
             extremes.swap(self.users)
         for anchor in self.pools:
             assert isinstance(anchor.source, TensorView)
-            anchor.tile = count(anchor.source.windows)
+            anchor.product, anchor.tile = self.product, count(anchor.source.windows)
 
     def _go_by_blocks(self, anchor: Reduction, value: Tensor) -> None:
         """Have a reduction join what blocks of columns give."""
@@ -180,7 +197,10 @@ class _Tiles:
             guard=lambda at: order.list_guards(order.find(at[0] * order.slots + at[2] * BLOCK + at[3])),
             fill={"max": 'float("-inf")', "min": 'float("inf")'}.get(anchor.kind, "0.0"),
         )  # fmt: skip
-        part = Reduction(shape=views.shape, dtype=anchor.dtype, source=views, axes=(3,), kind=anchor.kind, tile=BLOCK, name=anchor.name)
+        part = Reduction(
+            shape=views.shape, dtype=anchor.dtype, source=views, axes=(3,), kind=anchor.kind, name=anchor.name, product=self.product,
+            tile=BLOCK,
+        )  # fmt: skip
         rank = len(self._places)
         lead = shape[:-rank] if shape[-rank:] == self._places else shape[:-1]
         wide = blocks if len(lead) == len(shape) - rank and shape[-rank:] == self._places else shape[-1] // count(self._places) * blocks

@@ -2,11 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward, NamedValues
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, MatrixProduct, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import (
+    Anchor,
+    AnchorResult,
+    Formula,
+    MatrixProduct,
+    Reduction,
+    Tensor,
+    TensorView,
+)
 
 
 class Users:
@@ -40,18 +49,33 @@ class Users:
         """The results of an anchor."""
         return [one for one in self.of(anchor) if isinstance(one, AnchorResult)]
 
-    def list_elementwise(self, product: MatrixProduct) -> list[Tensor]:
-        """What elementwise work makes of a product's result alone and of values that are not made of it, in its shape."""
+    def list_elementwise(self, product: MatrixProduct, reduces: Callable[[Reduction], bool]) -> tuple[list[Tensor], list[Reduction]]:
+        """What elementwise work makes of a product's result in its shape, and reductions whose results it may use for that.
+
+        Everything else that it uses is not made of the product. `reduces` says which reductions of such values are allowed.
+        """
         above = self.list_above(product)
-        found: dict[int, Tensor] = {id(one): one for one in self.results_of(product) if one.shape == product.shape}
-        todo = list(found.values())
+        made: dict[int, Tensor] = {id(one): one for one in self.results_of(product) if one.shape == product.shape}
+        small: dict[int, Tensor] = {}
+        reductions: list[Reduction] = []
+        todo = list(made.values())
         while todo:
             for user in self.of(todo.pop()):
-                alone = all(id(one) in found for one in user.operands if id(one) in above)
-                if isinstance(user, Formula) and user.shape == product.shape and alone and id(user) not in found:
-                    found[id(user)] = user
+                if id(user) in made or id(user) in small or any(user is one for one in reductions):
+                    continue
+                alone = all(id(one) in made or id(one) in small for one in user.operands if id(one) in above)
+                if isinstance(user, Reduction) and id(user.source) in made and reduces(user):
+                    reductions.append(user)
+                    found: list[Tensor] = list(self.results_of(user))
+                    small |= {id(one): one for one in found}
+                    todo += found
+                elif isinstance(user, Formula) and alone and user.shape == product.shape:
+                    made[id(user)] = user
                     todo.append(user)
-        return list(found.values())
+                elif alone and (isinstance(user, Formula) or has_reshaped(user)) and any(id(one) in small for one in user.operands):
+                    small[id(user)] = user
+                    todo.append(user)
+        return list(made.values()), reductions
 
     def list_above(self, value: Tensor) -> set[int]:
         """Everything that is made of a value."""

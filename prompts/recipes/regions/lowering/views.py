@@ -25,7 +25,20 @@ def reshape(source: Tensor, shape: Shape) -> Tensor:
     """The elements in the same order under another shape."""
     if tuple(shape) == source.shape:
         return source
+    if [size for size in shape if size != 1] == [size for size in source.shape if size != 1]:
+        return _pad_axes(source, tuple(shape))
     return view(source, shape, lambda at: unravel(ravel(at, tuple(shape)), source.shape), f"{{0}}.reshape({tuple(shape)})")
+
+
+def _pad_axes(source: Tensor, shape: Shape) -> Tensor:
+    """The same with other axes of one element."""
+    own = [axis for axis, size in enumerate(shape) if size != 1]
+
+    def move(at: Coordinates) -> Coordinates:
+        left = iter(own)
+        return tuple(ZERO if size == 1 else at[next(left)] for size in source.shape)
+
+    return view(source, shape, move, f"{{0}}.reshape({shape})")
 
 
 def permute(source: Tensor, order: tuple[int, ...]) -> Tensor:

@@ -231,9 +231,16 @@ class Reduction(Anchor):
 
     helper: Tensor | None = None
     """For `moments` the distance from the mean, for `exponentials` the exponential of the distance from the maximum."""
+    product: MatrixProduct | None = None
+    """The product whose kernel shall do it on its tiles."""
     tile: int = 0
-    """Neighbouring columns of a product that it goes along, where the product's kernel shall do that; else 0. Of `moments` such a kernel
-    gives the sum, the squares about the mean, and how many values there are."""
+    """Neighbouring columns of the product that it goes along, or 0 where it goes along rows, the channels. Of the `moments` of columns the
+    kernel gives the sum, the squares about the mean, and how many values there are."""
+
+    @property
+    def reduced(self) -> Tensor:
+        """Where it is done on a product's tile: the value of the product's shape that it goes along."""
+        return self.source.source if self.tile and isinstance(self.source, TensorView) else self.source
 
 
 @dataclass(eq=False, kw_only=True)
@@ -271,6 +278,8 @@ class MatrixProduct(Anchor):
     """Of its columns, where reductions go along neighbouring ones."""
     together: int = 1
     """Neighbouring columns that such reductions go along, at most; a tile must have all of them."""
+    reduced: bool = False
+    """Whether reductions go along its rows; a tile must have all of them."""
     groups: int = 1
     """Of channels, in a convolution."""
     flops: float

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 
 from tritonsmith.prompts.recipes.regions.values.tensors import FLOATS, TRITON_TYPES, Anchor, Scan, widen
@@ -35,6 +36,30 @@ class ReductionKind:
 HELPER = "HELPER"
 TURN = "_turn"
 """Suffix of a number that all threads have in common."""
+
+
+_COUNTED = re.compile(r"\[([^|\[\]]*)\|([^|\[\]]*)\]")
+"""A value and what stands for it where it does not count."""
+
+
+def fill_line(line: str, title: str, text: str, place: str, helper: str, axis: str, valid: str, length: str) -> str:
+    """A line of a kind of reduction.
+
+    Args:
+        line: as `ReductionKind` has it.
+        title: the result's name.
+        text: the value that is taken in.
+        place: its place along the row.
+        helper: the helper's value.
+        axis: of the reduction, and what is kept of it.
+        valid: the condition under which the value counts; empty where it always does.
+        length: of the row.
+    """
+    filled = line.format(
+        n=title, v=text, k=place, h=helper, a=axis, also=f"{valid} & " if valid else "", length=length,
+        one=f"{valid}.to(tl.float32)" if valid else "1.0",
+    )  # fmt: skip
+    return _COUNTED.sub(lambda found: f"tl.where({valid}, {found[1]}, {found[2]})" if valid else found[1], filled)
 
 
 def find_type(dtype: str) -> str:

@@ -3,15 +3,19 @@
 from __future__ import annotations
 
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import COLUMN, LINE, Misfit, ProductSpace, TileSpace, Walk
+from tritonsmith.prompts.recipes.regions.cutting.space import COLUMN, LINE, ColumnSpace, Misfit, ProductSpace, TileSpace, Walk
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, ravel
-from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, Reduction, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, fill_line, find_kind
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, locate_store
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import OUTER, TileEmitter, TileGrid, unfold_sums, write_places
 
 _NEUTRAL = {"max": 'float("-inf")', "min": 'float("inf")', "sum": "0.0"}
 _NAMES = {"max": "most", "min": "least", "sum": "part"}
+
+
+AnySpace = ProductSpace | TileSpace | ColumnSpace
 
 
 class StoreWriter:
@@ -41,7 +45,10 @@ class StoreWriter:
         folded = self.region.product.folded
         for line in unfold_sums(self.grid, self.big):
             self.emitter.line(line)
-        by_size: dict[int, list[tuple[Tensor, ProductSpace | TileSpace, Coordinates]]] = {}
+        for anchor in self.region.tiled:
+            if not anchor.tile:
+                self._reduce_rows(anchor)
+        by_size: dict[int, list[tuple[Tensor, AnySpace, Coordinates]]] = {}
         for value in self.region.stores:
             space, at = self._locate(value)
             by_size.setdefault(space.anchor.tile if isinstance(space, TileSpace) else 0, []).append((value, space, at))
@@ -49,7 +56,8 @@ class StoreWriter:
         for value, space, at in by_size.pop(0, []):
             self._store(self.emitter, value, space, at, shape)
         for anchor in sorted(self.region.tiled, key=lambda one: one.tile):
-            self._reduce(anchor)
+            if anchor.tile:
+                self._reduce(anchor)
         lines = self.emitter.scopes[0].lines
         for size, stores in sorted(by_size.items()):
             emitter = self._open(size=size)
@@ -61,11 +69,11 @@ class StoreWriter:
             lines += emitter.scopes[0].lines
         return lines
 
-    def _locate(self, value: Tensor) -> tuple[ProductSpace | TileSpace, Coordinates]:
+    def _locate(self, value: Tensor) -> tuple[AnySpace, Coordinates]:
         """Where a value's elements are known: with the sums, or with what a reduction finds."""
         for space in self.region.spaces:
             found = space.find(value.shape)
-            if found is None or isinstance(value, AnchorResult) and value.anchor is not _anchor_of(space):
+            if found is None:
                 continue
             try:
                 Walk(lambda one: id(one) in self.region.reads, allowed=self.region.results).visit(value, found[0])
@@ -74,19 +82,37 @@ class StoreWriter:
             return space, found[0]
         raise AssertionError("the cut lets no other value in")
 
-    def _store(self, emitter: TileEmitter, value: Tensor, space: ProductSpace | TileSpace, at: Coordinates, shape: str) -> None:
+    def _store(self, emitter: TileEmitter, value: Tensor, space: AnySpace, at: Coordinates, shape: str) -> None:
         text = emitter.read(value, at, space.guards)
         target, index = locate_store(value, ravel(at, value.shape))
-        mask, pointer = emitter.mask(OUTER, space.guards), emitter.address(target, index, stored=True)
-        if not {LINE, COLUMN} <= index.names:
+        own = OUTER - {LINE} if isinstance(space, ColumnSpace) else OUTER
+        mask, pointer = emitter.mask(own, space.guards), emitter.address(target, index, stored=True)
+        if own is OUTER and not {LINE, COLUMN} <= index.names:
             pointer = f"tl.broadcast_to({pointer}, {shape})"
         emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
+
+    def _reduce_rows(self, anchor: Reduction) -> None:
+        """One number for each column, of all channels."""
+        place, guards = self.region.space.place, self.region.space.guards
+        channels, kind = self.region.product.shape[1], find_kind(anchor.kind, anchor.source.dtype)
+        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+        text, helper = self.emitter.read(anchor.source, place, guards), ""
+        valid = self.emitter.bounds[LINE]
+        for line in kind.whole:
+            if line == HELPER:
+                assert anchor.helper is not None
+                helper = self.emitter.read(anchor.helper, place, guards)
+            else:
+                self.emitter.line(fill_line(line, title, text, "m", helper, "0, keep_dims=True", valid, str(channels)))
+            for number, part in enumerate(kind.parts[:2]):
+                self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
+                self.emitter.names[f"{title}{part}"] = frozenset((COLUMN,))
 
     def _reduce(self, anchor: Reduction) -> None:
         """One number for each window or block of a tile's rows."""
         assert isinstance(anchor.source, TensorView)
         space, size = self.region.space, anchor.tile
-        text = self.emitter.read(anchor.source.source, space.place, space.guards)
+        text = self.emitter.read(anchor.reduced, space.place, space.guards)
         shape = f"(BLOCK_M, BLOCK_N // {size}, {size})"
         inside = "" if anchor.source.windows else " & ".join(one for guard in space.guards for one in guard.texts)
         if anchor.kind == "moments":
@@ -111,7 +137,3 @@ class StoreWriter:
         line(f"{total} = tl.sum({'tl.where(inside, blocks, 0.0)' if inside else 'blocks'}, 2)")
         line(f"apart = blocks - ({mean})[:, :, None]")
         line(f"{squares} = tl.sum({'tl.where(inside, apart * apart, 0.0)' if inside else 'apart * apart'}, 2)")
-
-
-def _anchor_of(space: ProductSpace | TileSpace) -> Tensor:
-    return space.anchor if isinstance(space, TileSpace) else space.product

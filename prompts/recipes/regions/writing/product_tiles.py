@@ -86,6 +86,7 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     while warps > _GROUP and max(high * wide, (high + wide) * deep) < _PER_WARP * warps // 2:
         warps //= 2
     wide = max(wide, region.product.together)
+    high = max(high, fill(region.product.sizes[1])) if region.product.reduced else high
     tile = ProductTile(high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
     return _pair(tile, region.product) if ahead else tile
 

@@ -78,7 +78,8 @@ class ProductWriter:
         self.grid = TileGrid(region.product, tile, region.free_axis)
         self.macros = load_macros("_products.py.j2")
         self.parts: KeptParts | None = write_parts(region, tile, name) if tile.kept else None
-        self.turned = tile.kept == "left" and not (fresh and region.tiled and tile.rows >= _WHOLE)
+        along = bool(region.tiled) and not region.product.reduced
+        self.turned = tile.kept == "left" and not (fresh and along and tile.rows >= _WHOLE)
         self.carried = bool(fresh) and tile.scheme == "fp16x3"
         self.operands: list[Tensor] = []
         """What the function for the values themselves reads."""

@@ -14,6 +14,7 @@ from tritonsmith.prompts.recipes.regions.writing.anchors import (
     TURN,
     ReductionKind,
     count_alone,
+    fill_line,
     find_kind,
     find_type,
     start_scan,
@@ -26,7 +27,6 @@ from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, Tiling
 _BIG = 2**31
 _UNROLLED = 32
 """Places of a row that a loop without a counter goes through."""
-_COUNTED = re.compile(r"\[([^|\[\]]*)\|([^|\[\]]*)\]")
 
 
 def write_rows(region: RowRegion, name: str, settings: Settings) -> list[Kernel]:
@@ -256,16 +256,8 @@ class RowWriter:
     def fill(self, line: str, anchor: Anchor, text: str = "", valid: str = "", helper: str = "") -> str:
         """A line of a reduction for an anchor."""
         axis = "1, keep_dims=True" if self.tiling.layout is RowLayout.TILE else "0"
-        filled = line.format(
-            n=self.titles[id(anchor)], v=text, k="k" if self.space.length > 1 else "0", h=helper, a=axis,
-            also=f"{valid} & " if valid else "", one=f"{valid}.to(tl.float32)" if valid else "1.0",
-            length="(end - begin)" if self.chunk else self.space.length,
-        )  # fmt: skip
-
-        def counted(found: re.Match[str]) -> str:
-            return f"tl.where({valid}, {found[1]}, {found[2]})" if valid else found[1]
-
-        return _COUNTED.sub(counted, filled)
+        place, length = "k" if self.space.length > 1 else "0", "(end - begin)" if self.chunk else str(self.space.length)
+        return fill_line(line, self.titles[id(anchor)], text, place, helper, axis, valid, length)
 
     def reduce_whole(self, anchor: Reduction) -> None:
         """Make one number of all places at once."""

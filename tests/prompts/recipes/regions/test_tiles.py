@@ -44,9 +44,21 @@ ON_THE_TILE = {
     "several numbers of one image": RegionCase(
         "", "y=F.relu(self.c(x)); return y.var((2,3)), y.sum((0,2,3)), y.flatten(2).mean(-1), y.amax((1,2,3))", SMALL, CONV
     ),
+    "softmax of channels ahead of a pool": RegionCase(
+        "", "return F.max_pool2d(torch.softmax(self.c(x), 1), 2)", SMALL, "self.c=nn.Conv2d(8, 24, 3)"
+    ),
+    "places among channels": RegionCase("", "y=self.c(x)*r; return y.argmax(1), y.amin(1, keepdim=True).tanh()",
+                                        f"{SMALL}, torch.randn(64, 1, 1)", CONV, "x, r"),
+    "channels of a transposed convolution": RegionCase(
+        "", "y=self.c(x); return y/(y.norm(dim=1, keepdim=True)+1e-3), torch.logsumexp(y, 1)", "torch.randn(2, 64, 6, 7)",
+        "self.c=nn.ConvTranspose2d(64, 24, 4, stride=2, padding=1)",
+    ),
+    "moments of channels, and a mean": RegionCase(
+        "", "y=self.c(x); y=(y-y.mean(1,keepdim=True))/y.std(1,keepdim=True); return y.mean((2,3)), y", SMALL, CONV
+    ),
     "all places of an adaptive pool": RegionCase("", "return F.adaptive_max_pool2d(self.c(x), 1)", "torch.randn(2, 8, 18, 18)", CONV),
 }  # fmt: skip
-QUICK = ("a norm ahead of a pool", "a norm of what is stored")
+QUICK = ("a norm ahead of a pool", "a norm of what is stored", "softmax of channels ahead of a pool")
 OTHERS = {
     "overlapping windows": "return F.max_pool2d(self.c(x), 3, 2, 1)",
     "windows of nine": "return F.max_pool2d(self.c(x), 3)",
