@@ -9,10 +9,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.cutting.extremes import Extremes, find_extremes
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import BATCH, COLUMN, LINE, ProductSpace
+from tritonsmith.prompts.recipes.regions.cutting.swaps import Ends, swap_extremes, swap_means
 from tritonsmith.prompts.recipes.regions.cutting.users import Users, has_reshaped
 from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce, take
@@ -93,9 +93,12 @@ class _Tiles:
         if not _is_plain(self.product):
             return
         self._sort(made, across)
-        extremes = find_extremes(self.product, made, self.users, {id(one) for one, _ in self.rows}) if self.others else None
-        if extremes is not None:
-            self.pools, self.others = [*self.pools, *extremes.pools], []
+        if self.others:
+            ends = Ends(self.product, made, self.users, {id(one) for one in (*across, *(row for row, _ in self.rows))})
+            extremes = swap_extremes(ends)
+            mean = None if extremes else swap_means(ends, self._goes_along)
+            self.pools, self.rows = [*self.pools, *extremes], [*self.rows, *([mean] if mean else [])]
+            self.others = [] if extremes or mean else self.others
         sizes = {one.source.windows for one in self.pools if isinstance(one.source, TensorView)}
         if self.others or len(sizes) > 1:
             self.pools = []
@@ -103,7 +106,7 @@ class _Tiles:
             self.rows = []
         if self.pools or self.rows:
             self._order(next(iter(sizes)) if self.pools else (1,) * len(self._places))
-            self._apply(extremes if self.pools else None)
+            self._apply()
 
     @property
     def _places(self) -> tuple[int, ...]:
@@ -176,12 +179,10 @@ class _Tiles:
         product.locate, product.order = locate, order
         product.together = BLOCK if self.rows else order.area
 
-    def _apply(self, extremes: Extremes | None) -> None:
+    def _apply(self) -> None:
         """Have reductions go along neighbouring columns."""
         for anchor, value in self.rows:
             self._go_by_blocks(anchor, value)
-        if extremes is not None:
-            extremes.swap(self.users)
         for anchor in self.pools:
             assert isinstance(anchor.source, TensorView)
             anchor.product, anchor.tile = self.product, count(anchor.source.windows)

@@ -27,7 +27,11 @@ class Users:
         """What forward leaves."""
         self.values: dict[int, Tensor] = {}
         self._users: dict[int, list[Tensor]] = {}
-        todo = forward.stored
+        self._add(forward.stored)
+
+    def _add(self, values: list[Tensor]) -> None:
+        """Note values and what they are made of."""
+        todo = list(values)
         while todo:
             one = todo.pop()
             if id(one) not in self.values:
@@ -90,17 +94,21 @@ class Users:
 
     def replace(self, old: Tensor, new: Tensor) -> None:
         """Have everything that reads a value read another one."""
+        self._add([new])
         for user in self.of(old):
+            self._users.setdefault(id(new), []).append(user)
             for one in fields(user):
                 value = getattr(user, one.name)
                 if value is old:
                     setattr(user, one.name, new)
                 elif isinstance(value, tuple) and any(part is old for part in value):
                     setattr(user, one.name, tuple(new if part is old else part for part in value))
+        self._users[id(old)] = []
         forward = self.forward
         forward.results = _exchange(forward.results, old, new)
         forward.updates = _exchange(forward.updates, old, new)
         forward.written = _exchange(forward.written, old, new)
+        self.stored = {id(one) for one in forward.stored}
 
 
 def _exchange(results: Any, old: Tensor, new: Tensor) -> Any:

@@ -56,6 +56,7 @@ ON_THE_TILE = {
     "moments of channels, and a mean": RegionCase(
         "", "y=self.c(x); y=(y-y.mean(1,keepdim=True))/y.std(1,keepdim=True); return y.mean((2,3)), y", SMALL, CONV
     ),
+    "a mean of a norm": RegionCase("", "return F.adaptive_avg_pool2d(self.n(F.hardswish(self.c(x)))*self.s, 1)", SMALL, GROUPS),
     "all places of an adaptive pool": RegionCase("", "return F.adaptive_max_pool2d(self.c(x), 1)", "torch.randn(2, 8, 18, 18)", CONV),
 }  # fmt: skip
 QUICK = ("a norm ahead of a pool", "a norm of what is stored", "softmax of channels ahead of a pool")
@@ -102,6 +103,14 @@ def test_what_is_found_on_the_tile_is_right(evaluator: LocalEvaluator, name: str
 def test_other_pools_read_what_was_stored(evaluator: LocalEvaluator, forward: str) -> None:
     _, plan = read(evaluator, RegionCase("", forward, "torch.randn(2, 8, 20, 20)", GROUPS))
     assert plan.kernels >= 2 and not list_tiled(plan)
+
+
+def test_a_mean_of_a_norm_is_the_norm_of_a_mean(evaluator: LocalEvaluator) -> None:
+    """Nothing of the convolution's size is stored; where a step is not linear, it is."""
+    for step, stored in (("{0}*self.s - 1", False), ("F.relu({0})", True)):
+        forward = f"return ({step.format('self.n(self.c(x))')}).mean((2, 3))"
+        _, plan = read(evaluator, RegionCase("", forward, SMALL, GROUPS))
+        assert any(value.size >= 2 * 64 * 17 * 16 for one in plan.regions for value in one.stores) is stored
 
 
 def test_a_norm_that_stays_in_the_cache_reads_it(evaluator: LocalEvaluator) -> None:

@@ -1,0 +1,183 @@
+"""Reductions of what a norm makes of a convolution, swapped with the norm: then nothing reads the convolution once more.
+
+- Where every step between is monotone in the convolution's value, the largest of a window's results is that of its largest value or that
+  of its least one. Rounding is monotone too, so the result is the same number.
+- Where every step is linear but for what it adds, the mean of the results is what the steps make of the mean.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Collection
+from dataclasses import dataclass, replace
+
+from tritonsmith.prompts.recipes.regions.cutting.users import Users, has_reshaped
+from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
+from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce, take
+from tritonsmith.prompts.recipes.regions.lowering.views import reshape
+from tritonsmith.prompts.recipes.regions.values.columns import fits_block
+from tritonsmith.prompts.recipes.regions.values.indices import Shape, count
+from tritonsmith.prompts.recipes.regions.values.tensors import (
+    AnchorResult,
+    Formula,
+    MatrixProduct,
+    Reduction,
+    Tensor,
+    TensorView,
+    base_of,
+    rename,
+)
+
+_AFFINE = frozenset(("v", "v + c", "c + v", "v - c", "c - v", "v * c", "c * v", "v / c", "v * c + c", "(v - c) * tl.rsqrt(c + c)", "-v"))
+"""Steps that multiply `v` and add to it, whatever the numbers `c` are."""
+_MONOTONE = _AFFINE | {
+    "tl.maximum(v, c)", "tl.maximum(c, v)", "tl.minimum(v, c)", "tl.minimum(c, v)", "tanh(v)", "sigmoid(v)",
+}  # fmt: skip
+"""Steps that rise or fall with `v` everywhere."""
+_NUMBER = re.compile(r'-?\b\d+(\.\d*)?(e[-+]?\d+)?\b|float\("-?inf"\)')
+
+
+@dataclass(frozen=True)
+class Ends:
+    """What is known of a convolution's result.
+
+    Args:
+        product: the convolution.
+        made: its result, and what elementwise work makes of it.
+        users: who reads what.
+        reduced: reductions that are done on the tile.
+    """
+
+    product: MatrixProduct
+    made: list[Tensor]
+    users: Users
+    reduced: Collection[int]
+
+
+@dataclass(frozen=True)
+class _Way:
+    """Steps from what elementwise work makes of a convolution to what is reduced: each with the operand that it comes in by."""
+
+    value: Tensor
+    steps: list[tuple[Tensor, int]]
+
+    def repeat(self, operand: Tensor, resize: Callable[[Shape], Shape]) -> Tensor:
+        """The steps done with another operand."""
+        for step, place in self.steps:
+            shape = resize(step.shape)
+            if isinstance(step, Formula):
+                inputs = tuple(operand if number == place else one for number, one in enumerate(step.inputs))
+                operand = replace(step, inputs=inputs, shape=shape, known={})
+            else:
+                operand = reshape(operand, shape)
+        return operand
+
+
+def swap_extremes(ends: Ends) -> list[Reduction]:
+    """Swap the only pool of extremes with the monotone steps ahead of it; returns the pools that take its place."""
+    product, users = ends.product, ends.users
+    pools = [one for one in _list_reductions(ends, ("max", "min")) if isinstance(one.source, TensorView)]
+    pools = [one for one in pools if fits_block(getattr(one.source, "windows", ()), product.shape[2:])]
+    views = pools[0].source if len(pools) == 1 else None
+    if not isinstance(views, TensorView) or views.source.shape != product.shape:
+        return []
+    pool, way = pools[0], _follow(views.source, views, ends, _MONOTONE)
+    if way is None:
+        return []
+    swapped, made = [], []
+    windows = take(pool, 0, pool.dtype, keep=False).shape[2:]
+    for kind, word in (("max", "most"), ("min", "least")):
+        source = replace(views, source=way.value, known={})
+        anchor = Reduction(shape=source.shape, dtype=way.value.dtype, source=source, axes=pool.axes, kind=kind, name=pool.name)
+        found = rename(take(anchor, 0, way.value.dtype, keep=False), f"{way.value.name or 'value'}_{word}")
+        made.append(way.repeat(found, lambda shape: _resize(shape, product, windows)))
+        swapped.append(anchor)
+    for old in users.results_of(pool):
+        users.replace(old, formula(f"tl.{pool.kind}imum({{0}}, {{1}})", *made, like=old.dtype))
+    return swapped
+
+
+def swap_means(ends: Ends, goes_along: Callable[[Reduction], bool]) -> tuple[Reduction, Tensor] | None:
+    """Swap the only sum along all places with the affine steps ahead of it.
+
+    Returns the sum along places that takes its place, and what it sums. `goes_along` says whether a reduction goes along all places.
+    """
+    product, users, places = ends.product, ends.users, ends.product.shape[2:]
+    found = [one for one in _list_reductions(ends, ("sum",)) if id(one) not in ends.reduced and goes_along(one)]
+    way = _follow(found[0].source, found[0], ends, _AFFINE) if len(found) == 1 else None
+    if way is None:
+        return None
+    old, rank = found[0], len(product.shape)
+    added = reduce(way.value, tuple(range(2, rank)), "sum", way.value.dtype, keep=True)
+    mean = rename(formula("{0} / {1}", added, count(places), like=way.value.dtype), f"{way.value.name or 'value'}_mean")
+    done = way.repeat(mean, lambda shape: _resize(shape, product, (1,) * len(places)))
+    last = len(places) if old.source.shape[-len(places) :] == places else 1
+    others = tuple(axis for axis in old.axes if axis < len(done.shape) - last)
+    total = formula("{0} * {1}", reduce(done, others, "sum", old.dtype) if others else done, count(places), like=old.dtype)
+    for result in users.results_of(old):
+        users.replace(result, reshape(total, result.shape))
+    sums = base_of(added)
+    assert isinstance(sums, AnchorResult) and isinstance(sums.anchor, Reduction)
+    return sums.anchor, way.value
+
+
+def _list_reductions(ends: Ends, kinds: tuple[str, ...]) -> list[Reduction]:
+    """Reductions of what is made of the convolution."""
+    below = ends.users.list_above(ends.product)
+    return [one for one in ends.users.values.values() if isinstance(one, Reduction) and one.kind in kinds and id(one) in below]
+
+
+def _resize(shape: Shape, product: MatrixProduct, sizes: Shape) -> Shape:
+    """A shape with other numbers in the place of places."""
+    places = product.shape[2:]
+    return (*shape[: -len(places)], *sizes) if shape[-len(places) :] == places else (*shape[:-1], count(sizes))
+
+
+def _follow(value: Tensor, reader: Tensor, ends: Ends, allowed: Collection[str]) -> _Way | None:
+    """The steps from an elementwise value to this one, if nothing but reductions on the tile reads any value on the way besides."""
+    known = {id(one) for one in ends.made}
+    steps: list[tuple[Tensor, int]] = []
+    above = {id(reader)}
+    while id(value) not in known:
+        if id(value) in ends.users.stored or any(id(one) not in above and id(one) not in ends.reduced for one in ends.users.of(value)):
+            return None
+        place = _find_way(value, ends.product, allowed)
+        if place is None:
+            return None
+        steps.append((value, place))
+        above, value = {id(value)}, value.operands[place]
+    if not steps or id(value) in ends.users.stored or not _is_read_for_this(value, known, above, ends):
+        return None
+    return _Way(value, steps[::-1])
+
+
+def _find_way(value: Tensor, product: MatrixProduct, allowed: Collection[str]) -> int | None:
+    """The operand of an allowed step that has a value for each place, if the others have none for each; None if it is no such step."""
+    places = product.shape[2:]
+    if has_reshaped(value) or isinstance(value, TensorView) and value.windows == places:
+        return 0 if _has_places(value.shape, product) and _has_places(value.operands[0].shape, product) else None
+    if not isinstance(value, Formula) or not _has_places(value.shape, product):
+        return None
+    rank = 1 if value.shape[-1] == count(places) else len(places)
+    spread = [number for number, one in enumerate(value.inputs) if any(size > 1 for size in one.shape[-rank:])]
+    if len(spread) != 1 or value.inputs[spread[0]].shape != value.shape:
+        return None
+    text = value.template.format(*("v" if number == spread[0] else "c" for number in range(len(value.inputs))))
+    return spread[0] if _NUMBER.sub("c", text) in allowed else None
+
+
+def _has_places(shape: Shape, product: MatrixProduct) -> bool:
+    """Whether a shape ends with the places of the product's result, or with their number."""
+    places = product.shape[2:]
+    return shape[-len(places) :] == places or shape[-1] == count(places)
+
+
+def _is_read_for_this(value: Tensor, known: Collection[int], above: Collection[int], ends: Ends) -> bool:
+    """Whether the elementwise values are read by each other, by the first step, and by reductions on the tile."""
+    for one in ends.made:
+        for user in ends.users.of(one):
+            read = ends.users.of(user) if has_reshaped(user) and id(user) not in above else [user]
+            inner = id(user) in known and one is not value or id(user) in above and one is value
+            if not inner and not all(id(end) in ends.reduced for end in read):
+                return False
+    return True
