@@ -27,6 +27,8 @@ class Users:
         """What forward leaves."""
         self.values: dict[int, Tensor] = {}
         self._users: dict[int, list[Tensor]] = {}
+        self._above: dict[int, set[int]] = {}
+        """By value: what is made of it, as far as it was asked for."""
         self._add(forward.stored)
 
     def _add(self, values: list[Tensor]) -> None:
@@ -83,7 +85,9 @@ class Users:
 
     def list_above(self, value: Tensor) -> set[int]:
         """Everything that is made of a value."""
-        seen: set[int] = set()
+        if id(value) in self._above:
+            return self._above[id(value)]
+        seen = self._above[id(value)] = set[int]()
         todo = [value]
         while todo:
             for user in self.of(todo.pop()):
@@ -95,6 +99,7 @@ class Users:
     def replace(self, old: Tensor, new: Tensor) -> None:
         """Have everything that reads a value read another one."""
         self._add([new])
+        self._above.clear()
         for user in self.of(old):
             self._users.setdefault(id(new), []).append(user)
             for one in fields(user):
