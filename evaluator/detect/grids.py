@@ -160,13 +160,20 @@ def _find_entries(values: HostValues, node: ast.Subscript, frame: Frame) -> Iter
 
 
 def read_launch_arguments(index: KernelSource, call: Call) -> dict[str, ast.expr]:
-    """What a launch gives each parameter of its kernel."""
+    """What a launch gives each parameter of its kernel; of starred arguments only those before and behind them are known."""
     kernel = index.jit.get(call.kernel or "")
     if kernel is None:
         return {}
-    names = [parameter.arg for parameter in get_parameters(kernel)]
-    given = dict(zip(names, call.node.args, strict=False))
-    return given | {keyword.arg: keyword.value for keyword in call.node.keywords if keyword.arg}
+    named = {keyword.arg: keyword.value for keyword in call.node.keywords if keyword.arg}
+    names, arguments = [parameter.arg for parameter in get_parameters(kernel)], call.node.args
+    stars = [place for place, argument in enumerate(arguments) if isinstance(argument, ast.Starred)]
+    if not stars:
+        return dict(zip(names, arguments, strict=False)) | named
+    given = dict(zip(names, arguments[: stars[0]], strict=False))
+    written = len(kernel.args.posonlyargs) + len(kernel.args.args) - len(kernel.args.defaults)
+    places = [name for name in names[:written] if name not in named]  # those that no default fills
+    behind = dict(zip(reversed(places), reversed(arguments[stars[-1] + 1 :]), strict=False))
+    return behind | given | named
 
 
 def read_constants(values: HostValues, name: str, launches: Sequence[Call], known: KernelFacts | None) -> dict[str, object]:

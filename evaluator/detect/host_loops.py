@@ -1,4 +1,4 @@
-"""Loops of host code: what they run over, and what an iteration reads that another one wrote."""
+"""Loops of host code: what an iteration reads that another one wrote."""
 
 from __future__ import annotations
 
@@ -7,6 +7,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from tritonsmith.evaluator.detect.grids import read_launch_arguments
+from tritonsmith.evaluator.detect.host_heads import find_heads
 from tritonsmith.evaluator.detect.kept_state import LastingState
 from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.source.host_calls import Call, HostCalls, LoopSite
@@ -14,27 +15,17 @@ from tritonsmith.evaluator.source.host_things import Frame
 from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
 from tritonsmith.evaluator.source.values import AccessSite, KernelWalk
 
-WRAPPERS = ("enumerate", "reversed", "list", "tuple", "iter", "tqdm", "zip", "islice", "sorted", "pairwise", "chain", "deque")
-"""Functions that give back what they are given, element by element."""
 SLICES = ("select", "narrow", "index_select", "__getitem__")
 """Methods that pick a part of a tensor by an index."""
 _VIEWS = (
     "view", "reshape", "squeeze", "unsqueeze", "transpose", "permute", "t", "flatten", "expand", "detach", "view_as", "swapaxes",
-    "movedim", "data",
+    "movedim", "data", "unbind",
 )  # fmt: skip
 """Methods of a tensor that give the same memory."""
 _GROWS = ("append", "appendleft", "insert")
 """Methods that put something into a list."""
 _DEPTH = 12
 """Steps from an argument to the tensor that it names."""
-
-
-@dataclass(frozen=True)
-class Head:
-    """One `for target in over`, also of a comprehension."""
-
-    target: ast.expr
-    over: ast.expr
 
 
 @dataclass(frozen=True)
@@ -47,50 +38,8 @@ class TensorPart:
     """The part of it that belongs to the iteration; empty for all of it."""
     fresh: bool = False
     """Made in the iteration."""
-
-
-def describe_loop(loop: HostLoop) -> str:
-    """The head of a loop as it is written."""
-    if isinstance(loop, ast.For):
-        return f"for {ast.unparse(loop.target)} in {ast.unparse(loop.iter)}"
-    if isinstance(loop, ast.While):
-        return f"while {ast.unparse(loop.test)}"
-    return " ".join(ast.unparse(generator).strip() for generator in loop.generators)
-
-
-def find_heads(loop: HostLoop) -> Iterator[Head]:
-    """What a loop runs over, with zip, enumerate and the like taken apart."""
-    pairs: list[tuple[ast.expr, ast.expr]] = []
-    if isinstance(loop, ast.For):
-        pairs = [(loop.target, loop.iter)]
-    elif not isinstance(loop, ast.While):
-        pairs = [(generator.target, generator.iter) for generator in loop.generators]
-    while pairs:
-        target, over = pairs.pop()
-        name = ast.unparse(over.func).rpartition(".")[2] if isinstance(over, ast.Call) else ""
-        if name == "enumerate" and isinstance(target, ast.Tuple) and len(target.elts) == 2 and isinstance(over, ast.Call) and over.args:
-            pairs.append((target.elts[1], over.args[0]))
-            pairs.append((target.elts[0], _count_elements(over.args[0])))
-        elif name in ("zip", "product") and isinstance(target, ast.Tuple) and len(target.elts) == len(getattr(over, "args", ())):
-            assert isinstance(over, ast.Call)
-            pairs += list(zip(target.elts, over.args, strict=True))
-        elif name == "ndindex" and isinstance(target, ast.Tuple) and isinstance(over, ast.Call) and len(target.elts) == len(over.args):
-            pairs += [(one, _make_range(extent)) for one, extent in zip(target.elts, over.args, strict=True)]
-        elif name == "pairwise" and isinstance(target, ast.Tuple) and isinstance(over, ast.Call) and over.args:
-            pairs += [(one, over.args[0]) for one in target.elts]
-        elif name in WRAPPERS and isinstance(over, ast.Call) and over.args:
-            pairs.append((target, over.args[0]))
-        else:
-            yield Head(target, over)
-
-
-def _count_elements(over: ast.expr) -> ast.expr:
-    """`range(len(over))`."""
-    return _make_range(ast.Call(ast.Name("len", ast.Load()), [over], []))
-
-
-def _make_range(extent: ast.expr) -> ast.expr:
-    return ast.Call(ast.Name("range", ast.Load()), [extent], [])
+    cut: str = ""
+    """A slice by constant numbers of all iterations' parts, which makes them another tensor's of the same memory."""
 
 
 def moves_by_tiles(node: ast.AST) -> bool:
@@ -117,7 +66,7 @@ class LoopView:
         self.calls = [call for call in host.calls if any(around.loop is site.loop and around.frame is site.frame for around in call.loops)]
         self._values = host.values
         self._tensors = Tensors(host.values)
-        heads = list(find_heads(self.loop))
+        self._heads = heads = list(find_heads(self.loop))
         steps = find_counters(self.loop)
         self.counters = {name: step for name, step in steps.items() if self._tensors.is_figure(step, site.frame)}
         self.variables = {part.id for head in heads for part in ast.walk(head.target) if isinstance(part, ast.Name)} | self.counters.keys()
@@ -175,7 +124,8 @@ class LoopView:
                         (writes if written else reads).append(part)
         own = all(part.fresh or part.text for part in writes)
         return own and all(
-            written.fresh or written.text == read.text for written in writes for read in reads if written.base == read.base
+            written.fresh or (written.cut, written.text) == (read.cut, read.text)
+            for written in writes for read in reads if written.base == read.base
         )  # fmt: skip
 
     def _find_choices(self, node: ast.expr, frame: Frame) -> list[ast.expr]:
@@ -206,14 +156,18 @@ class LoopView:
             return self._trace_name(node, frame, written, depth)
         if isinstance(node, ast.Subscript):
             whole = self.trace(node.value, frame, written, depth - 1)
-            own = self.depends(node.slice, frame, self.derive(*self.variables))
-            return TensorPart(whole.base, f"{whole.text}[{self._write(node.slice, frame)}]" if own else whole.text, whole.fresh)
+            own, index = self.depends(node.slice, frame, self.derive(*self.variables)), self._write(node.slice, frame)
+            if not own and _is_shift(node.slice):
+                return replace(whole, cut=f"{whole.cut}[{index}]")
+            return replace(whole, text=f"{whole.text}[{index}]") if own else whole
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute):
             method = node.func.attr
             if method in SLICES and any(self.depends(argument, frame, self.derive(*self.variables)) for argument in node.args):
                 whole = self.trace(node.func.value, frame, written, depth - 1)
                 index = ", ".join(self._write(argument, frame) for argument in node.args)
-                return TensorPart(whole.base, f"{whole.text}[{index}]", whole.fresh)
+                return replace(whole, text=f"{whole.text}[{index}]")
+            if method == "unbind" and ast.unparse(node.func.value) == "torch" and node.args:
+                return self.trace(node.args[0], frame, written, depth - 1)
             if method in (*_VIEWS, *SLICES) or method == "contiguous" and not written:
                 return self.trace(node.func.value, frame, written, depth - 1)
         if isinstance(node, ast.Attribute):
@@ -224,7 +178,8 @@ class LoopView:
 
     def _trace_name(self, node: ast.Name, frame: Frame, written: bool, depth: int) -> TensorPart:
         if frame is self.frame and node.id in self.variables:
-            return TensorPart(f"item of {node.id}", node.id)
+            shifted = self._trace_shifted(node.id, written, depth - 1)
+            return shifted or TensorPart(f"item of {node.id}", node.id)
         if frame is self.frame and node.id in self.inside:
             return self.trace(self.inside[node.id], frame, written, depth - 1)
         values = [(value, where) for value, where, part in self._values.find_values(node.id, frame) if isinstance(value, ast.expr)]
@@ -234,6 +189,13 @@ class LoopView:
             if value is not node and (inner or view):
                 return self.trace(value, where, written, depth - 1)
         return TensorPart(node.id, "")
+
+    def _trace_shifted(self, name: str, written: bool, depth: int) -> TensorPart | None:
+        """The part that a variable stands for, where the loop runs over a slice of a tensor beside others of it."""
+        traced = [(head.target, self.trace(head.over, self.frame, written, depth)) for head in self._heads]
+        shifted = {part.base for _, part in traced if part.cut}
+        own = (part for target, part in traced if isinstance(target, ast.Name) and target.id == name and part.base in shifted)
+        return next((replace(part, text=f"{part.text} item") for part in own), None)
 
     def _stands_outside(self, node: ast.AST, frame: Frame) -> bool:
         """Whether an expression stands before or after the loop: in its own function, or in one that called this one."""
@@ -301,6 +263,13 @@ def _find_names(node: ast.AST) -> tuple[set[str], set[str]]:
     names = [part for part in parts if isinstance(part, ast.Name)]
     read = {part.id for part in names if isinstance(part.ctx, ast.Load) and part not in grown}
     return read - inner, {part.id for part in names if isinstance(part.ctx, ast.Store) or part in grown} - inner
+
+
+def _is_shift(index: ast.expr) -> bool:
+    """Whether a slice leaves out some elements at an end, as `[1:]`, `[:-1]` and `[:, 1:]` do."""
+    parts = index.elts if isinstance(index, ast.Tuple) else [index]
+    ends = [end for part in parts if isinstance(part, ast.Slice) for end in (part.lower, part.upper) if end is not None]
+    return any(ast.unparse(end).lstrip("-").isdigit() for end in ends)
 
 
 def _find_callers(frame: Frame) -> list[Frame]:

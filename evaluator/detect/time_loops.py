@@ -5,16 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from tritonsmith.evaluator.detect.host_loops import (
-    SLICES,
-    WRAPPERS,
-    Head,
-    LoopView,
-    describe_loop,
-    find_heads,
-    moves_by_tiles,
-    uses_name,
-)
+from tritonsmith.evaluator.detect.host_heads import WRAPPERS, Head, describe_loop, find_conditions, find_heads
+from tritonsmith.evaluator.detect.host_loops import SLICES, LoopView, moves_by_tiles, uses_name
 from tritonsmith.evaluator.detect.library import find_library_call
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.detect.tensors import Tensors
@@ -97,7 +89,7 @@ class TimeLoops:
         if self._takes_steps(view):
             return True
         if isinstance(site.loop, ast.While):
-            asked = list(_find_conditions(site.loop))
+            asked = list(find_conditions(site.loop))
             bounded = any(self.tensors.is_extent(side, site.frame) for side in asked)
             names = {part.id for side in asked for part in ast.walk(side) if isinstance(part, ast.Name)}
             steps = [name for name in names & view.counters.keys() if _is_one(view.counters[name])]
@@ -262,20 +254,6 @@ class TimeLoops:
                 if any(view.depends(argument, call.frame, names) for argument in given):
                     return True
         return False
-
-
-def _find_conditions(loop: ast.While) -> Iterator[ast.expr]:
-    """Sides of the comparisons that end a loop: its test, and those under which it is left; a number alone is compared with zero."""
-    tests = [loop.test]
-    for part in ast.walk(loop):
-        if isinstance(part, ast.If) and any(isinstance(inner, ast.Break | ast.Return) for inner in (*part.body, *part.orelse)):
-            tests.append(part.test)
-    for test in tests:
-        for part in ast.walk(test):
-            if isinstance(part, ast.Compare):
-                yield from (part.left, *part.comparators)
-        if isinstance(test, ast.Name):
-            yield test
 
 
 def _is_one(step: ast.expr) -> bool:

@@ -52,6 +52,8 @@ def find_outside_result(values: HostValues, name: str, node: ast.Call, frame: Fr
     elif name == "functools.partial" and node.args:
         before = tuple(Given(argument, frame) for argument in node.args[1:])
         yield from (replace(thing, before=(*thing.before, *before)) for thing in values.find(node.args[0], frame, depth))
+    elif name == "operator.methodcaller" and node.args:
+        yield from (Thing(ThingKind.METHOD, word, node.args[0], frame) for word in _read_text(values, node.args[0], frame, depth))
     elif name in _GIVERS:
         parts = values.open(arguments, frame, depth)
         yield from parts if name == "next" else [Thing(ThingKind.TABLE, parts=parts)] if parts else []

@@ -19,7 +19,7 @@ def write_plainly(tree: ast.Module, resolve: Resolve) -> ast.Module:
 
     - `map(f, xs)` and the like by a generator expression, also where f is a lambda or a state is carried (functools.reduce)
     - `while True` around `next(xs)` that ends with StopIteration, and `while xs` around `xs.popleft()`, by a for loop
-    - `a @ b` by a call
+    - `a @ b` by a call, `vars(a)["b"]` and `a.__dict__["b"]` by `a.b`
     - tests whether a tensor lies on a card by the side for a card
     """
     plain = _Plainer(resolve, _find_flags(tree)).visit(tree)
@@ -79,6 +79,15 @@ class _Plainer(ast.NodeTransformer):
             return _make_generator(node, node.args[1], node.args[:1], carried=start)
         return node
 
+    def visit_Subscript(self, node: ast.Subscript) -> ast.AST:
+        """`vars(a)["b"]` and `a.__dict__["b"]`."""
+        self.generic_visit(node)
+        key, table = node.slice.value if isinstance(node.slice, ast.Constant) else None, node.value
+        owner = table.value if isinstance(table, ast.Attribute) and table.attr == "__dict__" else None
+        if isinstance(table, ast.Call) and self._resolve(table.func) == "vars" and len(table.args) == 1:
+            owner = table.args[0]
+        return ast.copy_location(ast.Attribute(owner, key, node.ctx), node) if owner is not None and isinstance(key, str) else node
+
     def visit_While(self, node: ast.While) -> ast.AST:
         """`while True: try: x = next(xs) except StopIteration: break`."""
         self.generic_visit(node)
@@ -135,17 +144,46 @@ class _Plainer(ast.NodeTransformer):
 
 
 def _read_taken(node: ast.While) -> ast.For | None:
-    """`while xs: x = xs.popleft()` as a loop over xs, if nothing is put back."""
-    first, tested = node.body[0], ast.unparse(node.test).removeprefix("len(").removesuffix(" > 0").removesuffix(")")
-    if not isinstance(first, ast.Assign):
-        return None
-    taken = [part for part in ast.walk(first.value) if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute)]
-    queues = [part.func.value for part in taken if isinstance(part.func, ast.Attribute) and part.func.attr in ("popleft", "pop")]
+    """`while xs: x = xs.popleft()` as a loop over xs, if nothing is put back; also where the item is only a part of a statement."""
+    tested = ast.unparse(node.test).removeprefix("len(").removesuffix(" > 0").removesuffix(")")
     grows = any(isinstance(part, ast.Attribute) and part.attr in ("append", "appendleft", "extend") and ast.unparse(part.value) == tested
                 for part in ast.walk(node))  # fmt: skip
-    if grows or not queues or ast.unparse(queues[0]) != tested:
-        return None
-    return ast.copy_location(ast.For(first.targets[0], queues[0], node.body[1:] or [ast.Pass()], []), node)
+    for place, statement in enumerate(node.body if not grows else []):
+        if hasattr(statement, "body") or (taken := _find_taken(statement, tested)) is None:
+            continue
+        assert isinstance(taken.func, ast.Attribute)
+        value = statement.value if isinstance(statement, ast.Assign) else None
+        if isinstance(statement, ast.Assign) and place == 0 and value is not None and _is_made_of(value, taken):
+            return ast.copy_location(ast.For(statement.targets[0], taken.func.value, node.body[1:] or [ast.Pass()], []), node)
+        item = f"{_ITEM}{taken.lineno}:{taken.col_offset}"
+        body = [*node.body[:place], _Item(taken, item).visit(statement), *node.body[place + 1 :]]
+        return ast.copy_location(ast.For(ast.Name(item, ast.Store()), taken.func.value, body, []), node)
+    return None
+
+
+def _find_taken(statement: ast.stmt, queue: str) -> ast.Call | None:
+    """`queue.popleft()` or `queue.pop()` in a statement."""
+    calls = (part for part in ast.walk(statement) if isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute))
+    taking = (call for call in calls if isinstance(call.func, ast.Attribute) and call.func.attr in ("popleft", "pop"))
+    return next((call for call in taking if isinstance(call.func, ast.Attribute) and ast.unparse(call.func.value) == queue), None)
+
+
+def _is_made_of(value: ast.expr, taken: ast.Call) -> bool:
+    """Whether a value is what is taken, or a method's result on it."""
+    while value is not taken and isinstance(value, ast.Call | ast.Attribute | ast.Subscript):
+        value = value.func if isinstance(value, ast.Call) else value.value
+    return value is taken
+
+
+class _Item(ast.NodeTransformer):
+    """Puts the name of an item in place of the call that takes it."""
+
+    def __init__(self, taken: ast.Call, name: str) -> None:
+        self._taken, self._name = taken, name
+
+    def visit_Call(self, node: ast.Call) -> ast.AST:
+        """The call itself, else its parts."""
+        return ast.copy_location(ast.Name(self._name, ast.Load()), node) if node is self._taken else self.generic_visit(node)
 
 
 def _find_flags(tree: ast.Module) -> dict[str, bool]:
