@@ -106,7 +106,7 @@ def find_taps(walk: KernelWalk, product: Product) -> list[Loop]:
         own = {symbol for form in weight.origins for symbol in form.symbols()}
         sliding = [loop for loop in loops if any(find_sliding(walk, form, loop) - own for form in image.origins)]
         sliding += [loop for loop in _find_windows(image, loops, own) if loop not in sliding]
-        compared = _find_coordinates(walk, image)
+        compared = _find_coordinates(walk, image.origins)
         sliding += [loop for loop in loops if loop not in sliding and any(find_sliding(walk, form, loop, True) - own for form in compared)]
         moved = [loop for loop in sliding if any(loop.name in form.deps for form in weight.origins)]
         fixed = [loop for loop in moved if not any(find_sliding(walk, form, loop) for form in weight.origins)]
@@ -118,9 +118,22 @@ def find_taps(walk: KernelWalk, product: Product) -> list[Loop]:
     return []
 
 
-def _find_coordinates(walk: KernelWalk, image: Value) -> list[Polynomial]:
+def passes_over_window(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether a loop goes over a window whose length is a constant of the launch: what it loads slides with the output's place."""
+    bound = {symbol.key for symbol in loop.last.symbols()} if loop.last is not None and loop.trips is None else set()
+    loads = [site.address.form for site in walk.accesses if site.kind == "load" and loop.id in site.loops]
+    moving = [form for form in loads if loop.name in form.deps]
+    if not bound or not bound <= walk.compiled or not moving:
+        return False
+    coordinates = ((form, _find_coordinates(walk, frozenset({form}))) for form in moving)
+    return all(
+        find_sliding(walk, form, loop) or any(find_sliding(walk, part, loop, True) for part in compared) for form, compared in coordinates
+    )
+
+
+def _find_coordinates(walk: KernelWalk, origins: frozenset[Polynomial]) -> list[Polynomial]:
     """Sums that the masks of a factor's loads compare with an edge. Each is one coordinate, whatever place and tap are multiplied by."""
-    masks = [site.mask for site in walk.accesses if site.kind == "load" and site.mask is not None and site.address.form in image.origins]
+    masks = [site.mask for site in walk.accesses if site.kind == "load" and site.mask is not None and site.address.form in origins]
     return [part for mask in masks for symbol in mask.all_symbols() if symbol.kind == "opaque" for part in symbol.parts]
 
 

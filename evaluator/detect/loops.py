@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.detect.algorithms import find_flash_loops
+from tritonsmith.evaluator.detect.convolutions import passes_over_window
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.source.forms import Polynomial, find_multiple
 from tritonsmith.evaluator.source.loop_heads import is_multiple_of_programs
@@ -55,7 +56,7 @@ def find_loop_traits(
         ]
         persistent += found[:1]
         row = _explain_row(walk, loop)
-        many = loop.trips is None or loop.trips > _FEW_TRIPS
+        many = loop.trips > _FEW_TRIPS if loop.trips is not None else not passes_over_window(walk, loop)
         if not found and row and loop.id not in explained and many and (not loop.has_dot or _passes_beside_dot(walk, loop)):
             rows.append(Reason(depth, loop.line, *row, loop.id))
     if not persistent:
@@ -104,7 +105,7 @@ def _explain_persistence(walk: KernelWalk, loop: Loop, reducing: set[str], descr
     if not described:
         yield from _explain_registers(walk, loop)
         yield from _explain_memory(walk, loop)
-    if _moves_on_from_share(walk, loop):
+    if _moves_on_from_share(walk, loop) or _divides_share(walk, loop):
         yield "each program goes from one piece of work to the next in a share of its own", _OTHER_WORK[1]
     if _takes_share(walk, loop) or loop.bound not in reducing and not loop.updates and _takes_several_rows(walk, loop):
         yield f"each program takes {loop.bound} pieces of work in turn", _OTHER_WORK[1]
@@ -124,7 +125,7 @@ def _explain_registers(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]
         where = f" and is stored in line {stored.line}" if stored else ""
         if use >= Use.EXPONENT and (moves and not shared or loop.has_dot or name in loop.mixed):
             yield f"{name} is computed from its value of the iteration before{where}", ""
-        elif use is Use.LINEAR and (stored or name in loop.gated) and moves:
+        elif use is Use.LINEAR and (stored or name in loop.gated and not shared) and moves:
             yield f"{name} is scaled and added to in each iteration{where}", "a row loop: a scan by an associative rule"
         elif use <= Use.SUM and name in loop.moved and moves and not shared:
             yield f"{name} is computed from other elements of the iteration before{where}", ""
@@ -230,7 +231,7 @@ def _drop(form: Polynomial, inner: set[str]) -> Polynomial:
 def takes_work_in_turn(walk: KernelWalk) -> bool:
     """Whether programs take several pieces of work each, so that their number is free."""
     return any(
-        loop.queue or _strides_over_programs(walk, loop) or _takes_share(walk, loop)
+        loop.queue or _strides_over_programs(walk, loop) or _takes_share(walk, loop) or _divides_share(walk, loop)
         or not loop.updates and not any(_explain_memory(walk, loop)) and _takes_several_rows(walk, loop)
         # else time steps, which lie side by side in memory as rows do
         for loop in walk.loops.values()
@@ -326,6 +327,16 @@ def _moves_on_from_share(walk: KernelWalk, loop: Loop) -> bool:
     }  # fmt: skip
     written = [access for access in walk.accesses if access.kind != "load" and loop.id in access.loops]
     return any(shares & access.address.form.deps for access in written)
+
+
+def _divides_share(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether a loop goes through a share of its own, of which a quotient says where an iteration's results go, as in stream-K."""
+    ends = loop.last.deps if loop.last is not None else frozenset()
+    if not any(_is_share(loop.first.coefficient(name)) and name in ends for name in (f"program:{axis}" for axis in walk.program_axes)):
+        return False
+    written = [access.address.form for access in walk.accesses if access.kind != "load" and loop.id in access.loops]
+    parts = (symbol for form in written for symbol in form.symbols() if symbol.kind == "opaque")
+    return any(symbol.key.startswith(("FloorDiv", "Mod")) and loop.name in symbol.deps for symbol in parts)
 
 
 def _is_share(form: Polynomial) -> bool:

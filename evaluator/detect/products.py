@@ -21,7 +21,7 @@ def find_serial_product(walk: KernelWalk) -> tuple[TraitHit | None, frozenset[in
             continue
         loops = [walk.loops[around] for around in product.loops if not walk.loops[around].polls]
         kind = _name_kind(product, loops[-1]) if loops else ""
-        if not kind or not _is_serial(walk, product, loops[-1]):
+        if not kind or not _is_serial(walk, product, loops[-1], loops[-2] if _is_split(product, loops) else None):
             continue
         text = f"line {product.line} adds {kind} in each iteration of the loop over {loops[-1].bound or '...'} (line {loops[-1].line})"
         hits.append(_make_hit(walk, product, text, loops[-1]))
@@ -64,15 +64,34 @@ def _is_gathered(form: Polynomial, loop: Loop) -> bool:
     return any(symbol.kind == "opaque" and symbol.key.startswith("loaded") and loop.name in symbol.deps for symbol in form.symbols())
 
 
-def _is_serial(walk: KernelWalk, product: Product, loop: Loop) -> bool:
+def _is_split(product: Product, loops: list[Loop]) -> bool:
+    """Whether the two innermost loops go through one inner index: the outer one moves on by what the inner one passes over."""
+    outer, inner = loops[-2:] if len(loops) > 1 else (None, None)
+    if outer is None or inner is None or inner.trips is None or (inner.step.constant if inner.step else None) != 1:
+        return False
+    forms = [form for side in (product.left, product.right) for form in side.origins if outer.name in form.deps]
+    steps = [(form.coefficient(outer.name), form.coefficient(inner.name)) for form in forms]
+    packed = [step for step, piece in steps if not piece.terms]  # several numbers in one
+    joined = [step for step, piece in steps if piece.terms and step == piece.scaled(inner.trips)]
+    return bool(joined) and len(packed) + len(joined) == len(forms)
+
+
+def _is_serial(walk: KernelWalk, product: Product, loop: Loop, around: Loop | None) -> bool:
     """Whether a loop runs over single inner indices, none of them of a window, and only adds to the total, which nobody needs before the
-    loop ends.
+    loop ends. `around` is the other loop of an index that is split over two.
     """
+    if around is not None:
+        onward = any(around.updates.get(name, Use.SUM) > Use.SUM for _, name in product.totals)
+        stores = (access for access in walk.accesses if access.kind == "store" and around.id in access.loops)
+        named = {(around.id, name) for _, name in product.totals}
+        if onward or around.has_dot or any(named & {item[:2] for item in store.value.carried} for store in stores):
+            return False
     symbols = [{symbol for form in side.origins for symbol in form.symbols()} for side in (product.left, product.right)]
     for side, other in ((product.left, symbols[1]), (product.right, symbols[0])):
-        if any(find_sliding(walk, form, loop) & other for form in side.origins):
+        if any(find_sliding(walk, form, over) & other for form in side.origins for over in (loop, around) if over is not None):
             return False
-    if product.summed or loop.has_dot or loop.trips is not None and loop.trips <= SHORT_TRIPS:
+    trips = loop.trips if around is None else around.trips
+    if product.summed or loop.has_dot or trips is not None and trips <= SHORT_TRIPS:
         return False
     if not product.totals or any(loop.updates.get(name, Use.SUM) > Use.SUM for _, name in product.totals):
         return False

@@ -109,7 +109,7 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "added to by all programs", "loaded by all programs"
     elif beside & store.value.pids and store.address.form == load.address.form and _differs(walk, store):
         yield "stored by several programs, each with a value of its own,", "loaded by them"
-    elif not tiles and any(guard > 0 for guard in store.guards - load.guards) and load.guards <= store.guards:
+    elif not tiles and any(guard > 0 for guard in store.guards - load.guards) and load.guards <= store.guards and not _is_locked(walk):
         yield "stored by some programs only", "loaded by others too"
     elif not tiles and store.address.form == load.address.form and _differs(walk, store):
         yield "stored by all programs, each with a value of its own,", "loaded by all programs"
@@ -121,7 +121,7 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "added to by load and store, at places that come from memory,", "loaded for it"
     elif _counts_at_loaded_places(walk, store):
         yield "changed by atomics at places that come from memory", "loaded"
-    elif tiles and _reads_neighbours(walk, store, load):
+    elif tiles and _reads_neighbours(walk, store, load) and not _takes_other_colour(store, load):
         yield "stored by tile of each program", "loaded beyond the tile's edge"
 
 
@@ -222,6 +222,8 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
     moved_by = [apart] + [apart - step.scaled(times) for step in steps if step.terms for times in _STEPS_BACK if times]
     if _moves_a_little(walk, stored, tuple(loop for loop in store.loops if loop in load.loops)):
         return True
+    if stored == loaded and _overlaps(walk, store):
+        return True
     elements = [stored.coefficient(symbol.name) for symbol in tiled]
     if any(_lies_beside(apart, symbol, stored.coefficient(symbol.name), walk.ranges[symbol.name]) for symbol in tiled):
         return True
@@ -231,6 +233,32 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
     if any(_is_kept_inside(load, loaded - stored, symbol, walk.ranges[symbol.name]) for symbol in tiled):
         return False
     return same or any(find_multiple(rest, unit) for rest in moved_by for unit in (*units, *elements) if unit.terms)
+
+
+def _overlaps(walk: KernelWalk, store: AccessSite) -> bool:
+    """Whether a tile is wider than the way to the next program's, and no mask keeps its elements from that."""
+    form = store.address.form
+    places = {symbol for symbol in form.symbols() if symbol.kind in ("range", "program")}
+    widths = [(each, form.coefficient(each.name).constant, walk.ranges[each.name].constant) for each in places if each.kind == "range"]
+    ways = [form.coefficient(each.name).constant for each in places if each.kind == "program"]
+    kept = {dep for each in (store.mask.all_symbols() if store.mask else ()) for dep in each.deps if not _is_place(each.deps)}
+    wide = [unit * extent for each, unit, extent in widths if unit and extent and each.name not in kept]
+    return any(way and unit and way % unit == 0 and abs(way) < abs(total) for way in ways for total in wide for _, unit, _ in widths)
+
+
+def _takes_other_colour(store: AccessSite, load: AccessSite) -> bool:
+    """Whether masks keep elements of one colour, as in a red-black sweep, and what is loaded beside them has another one."""
+    if store.mask is None or load.mask is None:
+        return False
+    apart, places = load.address.form - store.address.form, [each for each in store.address.form.symbols() if each.kind == "range"]
+    moves = [(place.name, find_multiple(apart, store.address.form.coefficient(place.name))) for place in places]
+    colours = [each for each in store.mask.all_symbols() if each.key.startswith("Mod") and each in set(load.mask.all_symbols())]
+    for number, count in (symbol.parts for symbol in colours if len(symbol.parts) == 2):
+        for name, steps in moves:
+            changed = number.coefficient(name).constant
+            if steps and changed and count.constant and steps * changed % count.constant:
+                return True
+    return False
 
 
 def _lies_beside(apart: Polynomial, element: Symbol, unit: Polynomial, extent: Polynomial) -> bool:

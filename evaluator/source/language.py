@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from dataclasses import replace
+from itertools import permutations
 from typing import TYPE_CHECKING
 
 from tritonsmith.evaluator.source.forms import ZERO, Polynomial, make_opaque, make_symbol
@@ -82,7 +83,7 @@ class Language:
         if name == "where" and any(value.carried or value.reads for value in values[1:]):  # else a step function
             values = [_choose_by(values[0]), *values[1:]]
         result = union(*values, signature=signature, roots=False)
-        self._notes.note_softmax(name, node, env, result)
+        self._notes.note_softmax("maximum" if name == "where" and _picks_larger(arguments) else name, node, env, result)
         result = self._use(name or method or getattr(node.func, "id", ""), node, arguments, named, result, env)
         keeps = _KEEP_ADDRESS | {"to"}
         if arguments and ((name or method) in keeps or receiver):
@@ -233,16 +234,25 @@ class Language:
     def _note_access(
         self, kind: str, line: int, address: Value, value: Value, swaps: tuple[Polynomial, Polynomial] | None, masked: Value
     ) -> None:
-        guards = self._notes.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
-        arrived = self._notes.after_arrival or masked.atomic
-        notes, mask = self._notes, masked.form if masked != NOTHING else None
-        notes.note_access(AccessSite(kind, line, address, value, notes.loops, frozenset(guards), notes.sides, swaps, arrived, mask))
+        around, mask = self._notes.around, masked.form if masked != NOTHING else None
+        guards = around.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
+        arrived = around.after_arrival or masked.atomic
+        site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), around.sides, swaps, arrived, mask)
+        self._notes.note_access(site)
 
 
 def _choose_by(condition: Value) -> Value:
     """A condition as far as it selects between two values: a maximum is made of such."""
     carried = frozenset((loop, name, min(use, Use.SUM)) for loop, name, use in condition.carried)
     return replace(condition, carried=carried, reads=frozenset((root, min(use, Use.SUM)) for root, use in condition.reads))
+
+
+def _picks_larger(arguments: list[Value]) -> bool:
+    """Whether `where` gets a comparison of its two values: it gives the larger one, or the smaller one."""
+    if len(arguments) != 3:
+        return False
+    condition, *sides = (value.signature for value in arguments)
+    return any(condition == hash((f"Compare{op}", *pair)) for op in ("Gt", "GtE", "Lt", "LtE") for pair in permutations(sides))
 
 
 def get_parameters(function: ast.FunctionDef) -> list[ast.arg]:

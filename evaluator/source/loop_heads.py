@@ -64,12 +64,15 @@ def note_trips(loop: Loop) -> None:
         loop.trips = len(range(first, last, step))
 
 
-def find_polled_parts(test: ast.expr, loop: Loop, at_test: Env, left: Env, accesses: Sequence[AccessSite], evaluate: Evaluate) -> None:
+def find_polled_parts(
+    node: ast.While, loop: Loop, at_test: Env, left: Env, accesses: Sequence[AccessSite], evaluate: Evaluate
+) -> None:
     """Whether a while loop waits: it goes on until memory that an iteration reads at one fixed place holds something else.
 
     A part of the test that compares a counter of the loop is none that waits, and a loop that stores or takes work from a counter waits
     for nobody.
     """
+    test, body = node.test, node.body
     for part in _split_test(test):
         value = evaluate(part, at_test)
         if any(isinstance(inner, ast.Name) and at_test[inner.id].form in loop.variables for inner in _names_in(part, at_test)):
@@ -84,6 +87,25 @@ def find_polled_parts(test: ast.expr, loop: Loop, at_test: Env, left: Env, acces
             loop.by_program |= bool(value.pids)
             if locks := [access.swaps for access in accesses if access.swaps]:
                 loop.lock = all(before != after for before, after in locks)
+        elif _may_stand_still(part, body, at_test) and accesses and not any(access.kind == "store" for access in accesses):
+            loop.polls = True
+
+
+def _may_stand_still(part: ast.expr, body: list[ast.stmt], env: Env) -> bool:
+    """Whether some way through the body changes nothing that a condition names, so that only memory can end the loop."""
+    names = {inner.id for inner in _names_in(part, env)}
+    return bool(names) and not _changes(body, names) and any(_changes([statement], names, always=False) for statement in body)
+
+
+def _changes(body: list[ast.stmt], names: set[str], always: bool = True) -> bool:
+    """Whether statements set one of some names, on every way through them or on any."""
+    for statement in body:
+        if always and isinstance(statement, ast.If):
+            if statement.orelse and _changes(statement.body, names) and _changes(statement.orelse, names):
+                return True
+        elif any(isinstance(each, ast.Name) and isinstance(each.ctx, ast.Store) and each.id in names for each in ast.walk(statement)):
+            return True
+    return False
 
 
 def _takes_work(access: AccessSite, loop: Loop) -> bool:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tritonsmith.evaluator.source.forms import Polynomial
 from tritonsmith.evaluator.source.kernel_file import KernelSource
@@ -11,6 +12,24 @@ from tritonsmith.evaluator.source.values import NOTHING, AccessSite, Env, Kernel
 
 _CHAIN = 3
 """So many products in one sum are noted, whatever they are added to."""
+
+
+@dataclass(frozen=True)
+class Conditions:
+    """Under what a statement stands."""
+
+    guards: frozenset[int] = frozenset()
+    """Conditions about program ids."""
+    sides: frozenset[int] = frozenset()
+    """Sides of branches that are the same for all programs and iterations."""
+    after_arrival: bool = False
+    """Whether one is about what an atomic gave back."""
+
+    def under(self, test: Value, side: int) -> Conditions:
+        """These and one more; `side` is 1, or -1 for the other side."""
+        guard, fixed = frozenset({side * (abs(test.signature) + 1)}), not (test.pids or test.loops or test.reads or test.carried)
+        guards = self.guards | guard if test.pids else self.guards
+        return Conditions(guards, self.sides | guard if fixed else self.sides, self.after_arrival or test.atomic)
 
 
 class WalkNotes:
@@ -30,12 +49,8 @@ class WalkNotes:
         """Loops around the statement that is walked through, outermost first."""
         self.silent = 0
         """Above zero nothing is noted that would count twice: in all passes over a loop's body but the last."""
-        self.guards: frozenset[int] = frozenset()
-        """Conditions about program ids around the statement."""
-        self.sides: frozenset[int] = frozenset()
-        """Sides of branches around the statement that are the same for all programs and iterations."""
-        self.after_arrival = False
-        """Whether it stands under a condition about what an atomic gave back."""
+        self.around = Conditions()
+        """Conditions around the statement."""
         self.stored: dict[Polynomial, Value] = {}
         """What the iteration that is walked through has stored, by address."""
         self._scaled: set[tuple[int, str]] = set()
@@ -103,7 +118,7 @@ class WalkNotes:
             outer = {left.axes, right.axes} == {frozenset({0}), frozenset({1})}
             summed = isinstance(term, ast.Call) and self._index.resolve_language_name(term.func) == "sum"
             loops = self.loops if named or not needs_name else ()
-            self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed, totals, self.sides))
+            self._facts.products.append(Product(term.lineno, left, right, loops, target, outer, summed, totals, self.around.sides))
 
     def _find_totals(self, target: str, terms: list[ast.expr], env: Env) -> frozenset[tuple[int, str]]:
         """What the innermost loop carries that a sum goes on from: the target, or a name among the terms."""

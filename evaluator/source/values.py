@@ -263,6 +263,8 @@ class KernelWalk:
     """By signature: both sides of a difference."""
     ranges: dict[str, Polynomial] = field(default_factory=dict)
     """Extents of ranges of elements by the name of their symbol."""
+    compiled: set[str] = field(default_factory=set)
+    """Parameters that are constants of a launch."""
     program_axes: set[str] = field(default_factory=set)
     pid_parts: set[str] = field(default_factory=set)
     has_dot: bool = False

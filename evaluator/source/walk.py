@@ -52,8 +52,10 @@ def walk_kernel(
         constants: values of parameters where a launch shows them.
         same: parameters that a launch gives the buffer of another one, with that one's name.
     """
-    facts = KernelWalk(node.name, node.lineno)
-    scalars = _scalar_parameters(node)
+    annotated = ((parameter.arg, parameter.annotation) for parameter in get_parameters(node))
+    compiled = {name for name, annotation in annotated if annotation is not None and "constexpr" in ast.dump(annotation)}
+    facts = KernelWalk(node.name, node.lineno, compiled=compiled)
+    scalars = compiled | _scalar_parameters(node)
     env: Env = {}
     for parameter in get_parameters(node):
         name, known = parameter.arg, (constants or {}).get(parameter.arg)
@@ -65,9 +67,8 @@ def walk_kernel(
 
 
 def _scalar_parameters(node: ast.FunctionDef) -> set[str]:
-    """Parameters that cannot be pointers: constants, and those that are multiplied, compared or bound a range."""
-    annotated = ((parameter.arg, parameter.annotation) for parameter in get_parameters(node))
-    scalars = {name for name, annotation in annotated if annotation is not None and "constexpr" in ast.dump(annotation)}
+    """Parameters that cannot be pointers, since they are multiplied or compared, or bound a range."""
+    scalars: set[str] = set()
     for part in ast.walk(node):
         operands: list[ast.AST] = []
         if isinstance(part, ast.BinOp) and not isinstance(part.op, ast.Add | ast.Sub):
@@ -120,9 +121,11 @@ class Walker:
         return join_ways(values, hash(tuple(value.signature for value in values))) if values else NOTHING
 
     def walk_block(self, body: list[ast.stmt], env: Env) -> None:
-        """Walk through statements in order."""
+        """Walk through statements in order; behind a branch that returns, those that did not take it go on."""
+        around = self.notes.around
         for statement in body:
             self.walk_statement(statement, env)
+        self.notes.around = around
 
     def walk_statement(self, node: ast.stmt, env: Env) -> None:
         """Walk through a statement, both sides of a branch included."""
@@ -147,19 +150,16 @@ class Walker:
             self.walk_block(node.body, env)
 
     def _walk_branch(self, node: ast.If, env: Env) -> None:
-        """Both sides; what stands there under a condition about programs is noted with it."""
-        test = self.evaluate(node.test, env)
-        other, outside, sides, arrival = dict(env), self.notes.guards, self.notes.sides, self.notes.after_arrival
-        fixed = not (test.pids or test.loops or test.reads or test.carried)
-        apart, self.notes.after_arrival = bool(test.pids), arrival or test.atomic
-        guard = abs(test.signature) + 1
-        self.notes.guards = outside | {guard} if apart else outside
-        self.notes.sides = sides | {guard} if fixed else sides
+        """Both sides; what stands there, or behind a side that returns, is noted with the condition."""
+        test, other, around = self.evaluate(node.test, env), dict(env), self.notes.around
+        leaves = isinstance(node.body[-1], ast.Return) and not node.orelse
+        side = -1 if leaves and len(node.body) == 1 else 1  # what goes on then is the side that is meant
+        self.notes.around = around.under(test, side)
         self.walk_block(node.body, env)
-        self.notes.guards = outside | {-guard} if apart else outside
-        self.notes.sides = sides | {-guard} if fixed else sides
+        self.notes.around = around.under(test, -side)
         self.walk_block(node.orelse, other)
-        self.notes.guards, self.notes.sides, self.notes.after_arrival = outside, sides, arrival
+        if not leaves:
+            self.notes.around = around
         _merge(env, other)
 
     def assign(self, targets: list[ast.expr], value: ast.expr, env: Env) -> None:
@@ -178,8 +178,8 @@ class Walker:
     def walk_loop(self, node: ast.For | ast.While, env: Env) -> None:
         """Walk twice through a loop's body, so that the second pass sees what the first one leaves."""
         key = abs(hash((self.path, node.lineno, node.col_offset))) + 1
-        loop = self.facts.loops.setdefault(key, open_loop(key, node, self.notes.loops, self.notes.guards))
-        outer, entry, loop.guards = self.notes.loops, dict(env), self.notes.guards  # of the last pass over a loop around
+        loop = self.facts.loops.setdefault(key, open_loop(key, node, self.notes.loops, self.notes.around.guards))
+        outer, entry, loop.guards = self.notes.loops, dict(env), self.notes.around.guards  # of the last pass over a loop around
         variable = read_head(node, loop, env, self.evaluate) if isinstance(node, ast.For) else NOTHING
         self.notes.loops = (*outer, loop.id)
         parts = (part for statement in node.body for part in ast.walk(statement))
@@ -202,7 +202,7 @@ class Walker:
             left = dict(env)
         if isinstance(node, ast.While):
             accesses = self.facts.accesses[stored:]
-            find_polled_parts(node.test, loop, at_test, left, accesses, self.evaluate)
+            find_polled_parts(node, loop, at_test, left, accesses, self.evaluate)
             read_loop_test(node.test, loop, at_test, self.evaluate)
         note_trips(loop)
         pointers = {name for name in assigned if entry[name].roots and not left[name].roots}  # a name that is used again for what it led to
