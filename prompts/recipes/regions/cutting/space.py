@@ -81,6 +81,8 @@ class ProductSpace:
     @property
     def guards(self) -> tuple[Guard, ...]:
         """Conditions under which the result has the element."""
+        if self.product.order is not None:
+            return self.product.order.list_guards(variable(COLUMN, self.product.order.columns))
         found = (Guard(index, 0, size) for index, size in zip(self.place, self.product.shape, strict=True))
         return tuple(one for one in found if one.texts)
 

@@ -36,6 +36,8 @@ _ACROSS = (*_KINDS, "argmax", "argmin", "moments", "exponentials")
 _WORDS = {"max": ("most",), "min": ("least",), "sum": ("sums",)}
 _MOMENTS = ("sums", "squares", "counts")
 """What the numbers of blocks are called."""
+_WASTE = 1.25
+"""Columns of an image with those that fill them up to whole blocks, over its places."""
 _LONG = 16384
 """Elements of a row from which on it is read twice, to find its moments and to use them."""
 _CACHED = 2**25
@@ -147,7 +149,8 @@ class _Tiles:
     def _goes_along(self, anchor: Reduction) -> bool:
         """Whether a reduction goes along all places of an image, and maybe along channels or images as well."""
         shape, rank = anchor.source.shape, len(self._places)
-        if anchor.kind not in (*_KINDS, "moments") or anchor.dtype != "float32" or count(self._places) <= BLOCK:
+        number = count(self._places)
+        if anchor.kind not in (*_KINDS, "moments") or anchor.dtype != "float32" or -(-number // BLOCK) * BLOCK > _WASTE * number:
             return False
         if shape[-rank:] == self._places and count(shape[:-rank]) == count(self.product.shape[:2]):
             return all(len(shape) - axis - 1 in anchor.axes for axis in range(rank))
@@ -169,7 +172,7 @@ class _Tiles:
         filters, right = product.sizes[1], product.right
         product.right = TensorView(
             shape=(*right.shape[:-1], order.columns), dtype=right.dtype, source=right, name=right.name,
-            move=lambda at: (*at[:3], order.ravel(order.find(at[3]))), guard=lambda at: order.list_guards(order.find(at[3])),
+            move=lambda at: (*at[:3], order.ravel(order.find(at[3]))), guard=lambda at: order.list_guards(at[3]),
         )  # fmt: skip
 
         def locate(at: Coordinates) -> Coordinates:
@@ -195,7 +198,7 @@ class _Tiles:
         views = TensorView(
             shape=(*self.product.shape[:2], blocks, BLOCK), dtype=value.dtype, source=value, name=value.name,
             move=lambda at: (at[0], at[1], *order.find(at[0] * order.slots + at[2] * BLOCK + at[3])[1:]),
-            guard=lambda at: order.list_guards(order.find(at[0] * order.slots + at[2] * BLOCK + at[3])),
+            guard=lambda at: order.list_guards(at[0] * order.slots + at[2] * BLOCK + at[3]),
             fill={"max": 'float("-inf")', "min": 'float("inf")'}.get(anchor.kind, "0.0"),
         )  # fmt: skip
         part = Reduction(

@@ -6,14 +6,16 @@ from dataclasses import dataclass
 
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Index, Shape, count, loaded, ravel, unravel
 
-BLOCK = 64
-"""Neighbouring columns that are reduced together; the least tile has as many."""
+BLOCK = 128
+"""Neighbouring columns that are reduced together, as many as a tile usually has."""
+_WINDOW = 64
+"""Places of a window, at most; the least tile has as many columns."""
 
 
 def fits_block(windows: Shape, places: Shape) -> bool:
     """Whether windows along all axes of the places are parts of a block."""
     area = count(windows)
-    return len(windows) == len(places) and 2 <= area <= BLOCK and area & (area - 1) == 0
+    return len(windows) == len(places) and 2 <= area <= _WINDOW and area & (area - 1) == 0
 
 
 @dataclass(frozen=True)
@@ -60,14 +62,22 @@ class ColumnOrder:
         image, block = unravel(number, (self.images, self.slots // size))
         return image, block
 
-    def list_guards(self, at: Coordinates) -> tuple[Guard, ...]:
-        """Conditions under which an image has a place."""
-        found = (Guard(index, 0, size) for index, size in zip(at[1:], self.places, strict=True))
-        return tuple(one for one in found if one.texts)
+    def list_guards(self, column: Index) -> tuple[Guard, ...]:
+        """Conditions under which an image has the place of a column."""
+        pairs = list(zip(self.find(column)[1:], self.places, strict=True))
+        if self.area == 1:
+            pairs = [(unravel(column, (self.images, self.slots))[1], count(self.places))]
+        return tuple(one for one in (Guard(index, 0, size) for index, size in pairs) if one.texts)
 
     def ravel(self, at: Coordinates) -> Index:
         """The place among all of all images, in the order of memory, of one that is not beyond the edge."""
         image, *place = at
         pairs = zip(place, self.places, strict=True)
-        inside = [one if one.bounds[1] < size else loaded(f"({one.text})", size, one.names) for one, size in pairs]
+        inside = [one if one.bounds[1] < size else _trust(one, size) for one, size in pairs]
         return ravel((image, *inside), (self.images, *self.places))
+
+
+def _trust(index: Index, size: int) -> Index:
+    """An index that is less than a size wherever it is asked for."""
+    text = index.text
+    return loaded(text if "//" in text or "%" in text else f"({text})", size, index.names)

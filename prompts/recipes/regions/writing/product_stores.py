@@ -113,27 +113,35 @@ class StoreWriter:
         assert isinstance(anchor.source, TensorView)
         space, size = self.region.space, anchor.tile
         text = self.emitter.read(anchor.reduced, space.place, space.guards)
-        shape = f"(BLOCK_M, BLOCK_N // {size}, {size})"
         inside = "" if anchor.source.windows else " & ".join(one for guard in space.guards for one in guard.texts)
         if anchor.kind == "moments":
-            self._find_moments(anchor, text, shape, inside)
+            self._find_moments(anchor, text, inside)
             return
         counted = f"tl.where({inside}, {text}, {_NEUTRAL[anchor.kind]})" if inside else text
         name = self.found[id(anchor), 0] = self.arguments.name(_NAMES[anchor.kind])
         what = "window" if anchor.source.windows else "block of columns"
-        self.emitter.line(f"{name} = tl.{anchor.kind}(tl.reshape({counted}, {shape}), 2)  # of each {what}")
+        self.emitter.line(f"{name} = {self._take(anchor.kind, counted, size)}  # of each {what}")
 
-    def _find_moments(self, anchor: Reduction, text: str, shape: str, inside: str) -> None:
+    def _take(self, kind: str, text: str, size: int, rows: str = "BLOCK_M") -> str:
+        """A number for each few neighbours of a row; all of a tile need no other shape, which would move them between threads."""
+        if size == self.grid.tile.columns:
+            return f"tl.{kind}({text}, 1, keep_dims=True)"
+        return f"tl.{kind}(tl.reshape({text}, ({rows}, BLOCK_N // {size}, {size})), 2)"
+
+    def _find_moments(self, anchor: Reduction, text: str, inside: str) -> None:
         """Sum, squares about the mean, and the number of values of each block."""
         total, squares, number = (self.arguments.name(hint) for hint in ("part", "squares", "counted"))
         self.found |= {(id(anchor), 0): total, (id(anchor), 1): squares, (id(anchor), 2): number}
-        line = self.emitter.line
-        mean = f"{total} / {anchor.tile}.0"
+        line, size = self.emitter.line, anchor.tile
+        mean = f"{total} / {size}.0"
         if inside:
-            line(f"inside = tl.reshape({inside}, (1, BLOCK_N // {anchor.tile}, {anchor.tile}))")
-            line(f"{number} = tl.sum(inside.to(tl.float32), 2)")
+            line(f"inside = {inside}")
+            line(f"{number} = {self._take('sum', 'inside.to(tl.float32)', size, '1')}")
             mean = f"{total} / tl.maximum({number}, 1.0)"
-        line(f"blocks = tl.reshape({text}, {shape})  # of columns")
-        line(f"{total} = tl.sum({'tl.where(inside, blocks, 0.0)' if inside else 'blocks'}, 2)")
-        line(f"apart = blocks - ({mean})[:, :, None]")
-        line(f"{squares} = tl.sum({'tl.where(inside, apart * apart, 0.0)' if inside else 'apart * apart'}, 2)")
+        line(f"{total} = {self._take('sum', f'tl.where(inside, {text}, 0.0)' if inside else text, size)}  # of each block of columns")
+        if size == self.grid.tile.columns:
+            line(f"apart = {text} - {mean}")
+        else:
+            line(f"apart = tl.broadcast_to(({mean})[:, :, None], (BLOCK_M, BLOCK_N // {size}, {size}))")
+            line(f"apart = {text} - tl.reshape(apart, (BLOCK_M, BLOCK_N))")
+        line(f"{squares} = {self._take('sum', 'tl.where(inside, apart * apart, 0.0)' if inside else 'apart * apart', size)}")

@@ -37,7 +37,7 @@ _PARTS = {"fp16x3": ("high", "low"), "fp16": ("high",)}
 """By scheme: the parts of an operand that it multiplies."""
 _NAMES = (*OUTER, *INNER, *SIZES.values(), "above", "beside", "every", "left_wide", "right_wide",
           "total", "total_rest", "total_block", "left", "right", "left_high", "left_low", "right_high", "right_low",
-          "left_largest", "right_largest", "pid", "blocks", "apart", "inside", "group", "height", "position", "exponent")  # fmt: skip
+          "left_largest", "right_largest", "pid", "apart", "inside", "group", "height", "position", "exponent")  # fmt: skip
 """Names of the kernel's own."""
 
 
