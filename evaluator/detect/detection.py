@@ -10,7 +10,7 @@ from tritonsmith.evaluator.detect.algorithms import (
 )
 from tritonsmith.evaluator.detect.bounds import find_bound
 from tritonsmith.evaluator.detect.convolutions import find_direct_convolution
-from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents, read_shared_buffers
+from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents, read_multiples, read_shared_buffers
 from tritonsmith.evaluator.detect.library import find_library_work
 from tritonsmith.evaluator.detect.loops import find_loop_traits
 from tritonsmith.evaluator.detect.observed import compare_sharing, find_observed_waits, note_iterations
@@ -67,7 +67,7 @@ def _detect(
     for name, node in index.find_kernels(str(call.kernel) for call in launches).items():
         known, calls = _facts_of(name, facts), [call for call in launches if call.kernel == name]
         constants, shared = read_constants(host.values, name, calls, known), read_shared_buffers(host.values, calls)
-        walk = walks[name] = walk_kernel(index, node, constants, shared)
+        walk = walks[name] = walk_kernel(index, node, read_multiples(host.values, calls) | constants, shared)
         found = _find_kernel_traits(host.values, walk, known, calls, hardware)
         hits += found
         codes.append(

@@ -8,6 +8,7 @@ from collections.abc import Iterator, Sequence
 from tritonsmith.evaluator.detect.loops import takes_work_in_turn
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.schema import Hardware, KernelFacts
+from tritonsmith.evaluator.source.forms import Polynomial, make_symbol
 from tritonsmith.evaluator.source.host_calls import Call
 from tritonsmith.evaluator.source.host_results import read_elements
 from tritonsmith.evaluator.source.host_things import Frame, Thing, ThingKind
@@ -200,6 +201,22 @@ def read_constants(values: HostValues, name: str, launches: Sequence[Call], know
     if known is not None:
         found |= known.constexprs
     return {key: value for key, value in found.items() if value is not None}
+
+
+def read_multiples(values: HostValues, launches: Sequence[Call]) -> dict[str, Polynomial]:
+    """Parameters that each launch gives a multiple of another one's number, as a window of `w` beside a hop of `w // 4`."""
+    found: list[dict[str, Polynomial]] = []
+    for call in launches:
+        arguments = read_launch_arguments(values.index, call)
+        places = {ast.unparse(value): name for name, value in arguments.items() if not isinstance(value, ast.Constant)}
+        found.append({})
+        for name, value in arguments.items():
+            parts = [part for part, _ in values.find_definitions(value, call.frame)]
+            part = parts[0] if len(parts) == 1 else None
+            if isinstance(part, ast.BinOp) and isinstance(part.op, ast.FloorDiv) and (whole := places.get(ast.unparse(part.left))):
+                if isinstance(part.right, ast.Constant) and isinstance(part.right.value, int):
+                    found[-1][whole] = make_symbol("parameter", name).scaled(part.right.value)
+    return {name: form for name, form in found[0].items() if all(other.get(name) == form for other in found)} if found else {}
 
 
 def _read_tuned(index: KernelSource, kernel: ast.FunctionDef) -> Iterator[tuple[str, int]]:

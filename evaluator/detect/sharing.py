@@ -113,6 +113,8 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "stored by some programs only", "loaded by others too"
     elif not tiles and store.address.form == load.address.form and _differs(walk, store):
         yield "stored by all programs, each with a value of its own,", "loaded by all programs"
+    elif _meet_in_pairs(store):
+        yield "stored by two programs each", "loaded by them"
     elif _takes_turns(walk, store, load, beside):
         yield "stored by some programs", "loaded by the others"
     elif any(_looks_up(store.address.form, load.address.form, part) for part in tiles if part.isdigit()):
@@ -135,10 +137,28 @@ def _find_axes_beside(walk: KernelWalk, store: AccessSite, extents: Extents) -> 
 def _turns_around(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
     """Whether programs load in another order than they store: mirrored, or with rows and columns swapped."""
     unit, other = stored.coefficient(f"program:{axis}"), loaded.coefficient(f"program:{axis}")
-    if not unit.terms or not other.terms or unit == other:
+    if unit.terms and not other.terms:
+        partners = (symbol for symbol in set(loaded.symbols()) - set(stored.symbols()) if _is_partner(symbol, axis))
+        return any(loaded.coefficient(symbol.name) == unit for symbol in partners)
+    if not unit.terms or unit == other:
         return False
     rest = (loaded - stored).split("program", "range", "loop", "carried")[1]
     return unit == other.scaled(-1) or not rest.terms
+
+
+def _is_partner(symbol: Symbol, axis: str) -> bool:
+    """Whether it is another program's number: `p ^ distance`, or `(p + 1) % n`."""
+    own = f"program:{axis}"
+    if not symbol.key.startswith(("BitXor", "Mod")) or own not in symbol.deps or any(dep.startswith("range:") for dep in symbol.deps):
+        return False
+    return symbol.key.startswith("BitXor") or symbol.parts[0].coefficient(own).constant == 1 and len(symbol.parts[0].terms) > 1
+
+
+def _meet_in_pairs(store: AccessSite) -> bool:
+    """Whether programs store where the smaller and the larger one of two of their numbers say, so that each two of them meet."""
+    symbols = [symbol for symbol in store.address.form.symbols() if any(dep.startswith("program:") for dep in symbol.all_deps)]
+    ends = {symbol.key[:3] for symbol in symbols if sum(dep.startswith("program:") for dep in symbol.deps) == 2}
+    return not store.guards and ends == {"min", "max"} and all(symbol.key.startswith(("min", "max")) for symbol in symbols)
 
 
 def _takes_turns(walk: KernelWalk, store: AccessSite, load: AccessSite, beside: set[str]) -> bool:
@@ -239,18 +259,26 @@ def _overlaps(walk: KernelWalk, store: AccessSite) -> bool:
     """Whether a tile is wider than the way to the next program's, and no mask keeps its elements from that."""
     form = store.address.form
     places = {symbol for symbol in form.symbols() if symbol.kind in ("range", "program")}
-    widths = [(each, form.coefficient(each.name).constant, walk.ranges[each.name].constant) for each in places if each.kind == "range"]
-    ways = [form.coefficient(each.name).constant for each in places if each.kind == "program"]
+    units = {each.name: form.coefficient(each.name) for each in places}
+    ways = [units[each.name] for each in places if each.kind == "program"]
     kept = {dep for each in (store.mask.all_symbols() if store.mask else ()) for dep in each.deps if not _is_place(each.deps)}
-    wide = [unit * extent for each, unit, extent in widths if unit and extent and each.name not in kept]
-    return any(way and unit and way % unit == 0 and abs(way) < abs(total) for way in ways for total in wide for _, unit, _ in widths)
+    wide = [units[each.name] for each in places if each.kind == "range" and each.name not in kept]
+    widths = {units[each.name]: units[each.name] * walk.ranges[each.name] for each in places if each.kind == "range"}
+    return any(_is_shorter(way, widths[unit], unit) for way in ways for unit in wide)
+
+
+def _is_shorter(way: Polynomial, width: Polynomial, unit: Polynomial) -> bool:
+    """Whether a way along a tile is less than its width."""
+    if way.constant and width.constant and unit.constant:
+        return way.constant % unit.constant == 0 and abs(way.constant) < abs(width.constant)
+    return unit.constant == 1 and (find_multiple(width, way) or 0) > 1
 
 
 def _takes_other_colour(store: AccessSite, load: AccessSite) -> bool:
     """Whether masks keep elements of one colour, as in a red-black sweep, and what is loaded beside them has another one."""
     if store.mask is None or load.mask is None:
         return False
-    apart, places = load.address.form - store.address.form, [each for each in store.address.form.symbols() if each.kind == "range"]
+    apart, places = load.address.form - store.address.form, [each for each in store.address.form.symbols() if each.is_place()]
     moves = [(place.name, find_multiple(apart, store.address.form.coefficient(place.name))) for place in places]
     colours = [each for each in store.mask.all_symbols() if each.key.startswith("Mod") and each in set(load.mask.all_symbols())]
     for number, count in (symbol.parts for symbol in colours if len(symbol.parts) == 2):

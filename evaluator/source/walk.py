@@ -49,7 +49,7 @@ def walk_kernel(
     Args:
         index: the file.
         node: the kernel.
-        constants: values of parameters where a launch shows them.
+        constants: values of parameters where a launch shows them, as numbers or by others.
         same: parameters that a launch gives the buffer of another one, with that one's name.
     """
     annotated = ((parameter.arg, parameter.annotation) for parameter in get_parameters(node))
@@ -60,7 +60,8 @@ def walk_kernel(
     for parameter in get_parameters(node):
         name, known = parameter.arg, (constants or {}).get(parameter.arg)
         whole = name if name in scalars else (same or {}).get(name, name)
-        form = make_number(known) if isinstance(known, int) and not isinstance(known, bool) else make_symbol("parameter", whole)
+        form = known if isinstance(known, Polynomial) else make_symbol("parameter", whole)
+        form = make_number(known) if isinstance(known, int) and not isinstance(known, bool) else form
         env[name] = Value(hash(("parameter", name)), roots=frozenset() if name in scalars else frozenset({whole}), form=form)
     Walker(index, facts).walk_function(node, env, ())
     return facts
