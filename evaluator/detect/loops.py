@@ -169,9 +169,17 @@ def _moves_with(access: AccessSite, loop: Loop) -> bool:
 
 def _explain_memory(walk: KernelWalk, loop: Loop) -> Iterator[tuple[str, str]]:
     for store, load, use in _find_memory_state(walk, loop):
-        if use > Use.SUM:
+        if use > Use.SUM or use is Use.SUM and _moves_elements(store.address.form, load.address.form, loop):
             root = min(store.address.roots & load.address.roots)
             yield f"an iteration loads from {root} (line {load.line}) what an earlier one stored (line {store.line})", ""
+
+
+def _moves_elements(stored: Polynomial, loaded: Polynomial, loop: Loop) -> bool:
+    """Whether each element of a tile rests on its neighbour of an earlier iteration, as in a table that is filled by diagonals."""
+    shift = dict((loaded - stored).terms).get((), 0)
+    units = [stored.coefficient(symbol.name).constant for symbol in stored.symbols() if symbol.kind == "range"]
+    steady = loop.name in loaded.deps and not any(dep.startswith("carried:") for dep in loaded.deps)
+    return steady and not stored.coefficient(loop.name).constant and any(unit and shift and shift % unit == 0 for unit in units)
 
 
 def _holds(store: AccessSite, loop: Loop, name: str) -> bool:
