@@ -54,8 +54,10 @@ def _elements(spec: TensorSpec) -> int:
     [
         ("36_lstm_hn.py", "a tensor float32[6, 10, 256], the last hidden states of lstm", 3072),
         ("37_lstm_cn.py", "a tensor float32[6, 10, 256], the last cell states of lstm", 3072),
-        ("38_lstm_bidirectional.py", "a tensor float32[10, 10]", 3072),
-        ("42_gru_bidirectional_hidden.py", "a tensor float32[12, 10, 256], the last hidden states of gru", 3072),
+        pytest.param("38_lstm_bidirectional.py", "a tensor float32[10, 10]", 3072, marks=pytest.mark.slow),
+        pytest.param(
+            "42_gru_bidirectional_hidden.py", "a tensor float32[12, 10, 256], the last hidden states of gru", 3072, marks=pytest.mark.slow
+        ),
         ("11_vgg16.py", "a tensor float32[10, 1000]", 1),
     ],
 )

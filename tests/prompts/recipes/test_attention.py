@@ -18,7 +18,7 @@ from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.regions.writing.heads.blocks import choose_blocks, count_shared_bytes, split_axis
 
 BY_NAME = {case.name: case for case in ATTENTION}
-QUICK = ("causal heads of a packed product", "mask of truths with an empty row")
+QUICK = ("causal heads of a packed product",)
 """Judged in every run: a mask that hides blocks of keys, views of one product; a query that sees nothing, other numbers of keys."""
 RECIPE = REGIONS.recipes[0]
 SMALL = {"query_rows": 32, "key_rows": 16}

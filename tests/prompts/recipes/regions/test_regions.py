@@ -29,7 +29,7 @@ from tritonsmith.prompts.recipes.regions.writing.tiling import evaluate
 from tritonsmith.prompts.recipes.space import RecipeSpace
 
 BY_NAME = {case.name: case for case in (*MODULES, *PRODUCTS)}
-QUICK = ("group norm", "cross entropy", "transposed convolution of ragged size")
+QUICK = ("group norm", "transposed convolution of ragged size")
 """Judged in every run: rows, losses with lookups, and a product with a parameter on either side."""
 NEARLY_ALL_LIBRARY = (
     "transposed convolution along one axis", "transposed convolution with gaps", "convolution with batch norm and a residual",

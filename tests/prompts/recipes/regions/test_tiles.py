@@ -59,7 +59,7 @@ ON_THE_TILE = {
     "a mean of a norm": RegionCase("", "return F.adaptive_avg_pool2d(self.n(F.hardswish(self.c(x)))*self.s, 1)", SMALL, GROUPS),
     "all places of an adaptive pool": RegionCase("", "return F.adaptive_max_pool2d(self.c(x), 1)", "torch.randn(2, 8, 18, 18)", CONV),
 }  # fmt: skip
-QUICK = ("a norm ahead of a pool", "a norm of what is stored", "softmax of channels ahead of a pool")
+QUICK = ("a norm ahead of a pool", "softmax of channels ahead of a pool")
 OTHERS = {
     "overlapping windows": "return F.max_pool2d(self.c(x), 3, 2, 1)",
     "windows of nine": "return F.max_pool2d(self.c(x), 3)",
