@@ -119,14 +119,17 @@ def find_taps(walk: KernelWalk, product: Product) -> list[Loop]:
 
 
 def passes_over_window(walk: KernelWalk, loop: Loop) -> bool:
-    """Whether a loop goes over a window whose length is a constant of the launch: what it loads slides with the output's place."""
+    """Whether a loop goes over a window whose length is a constant of the launch; of two loops of one length one may show it."""
     bound = {symbol.key for symbol in loop.last.symbols()} if loop.last is not None and loop.trips is None else set()
-    loads = [site.address.form for site in walk.accesses if site.kind == "load" and loop.id in site.loops]
-    moving = [form for form in loads if loop.name in form.deps]
-    if not bound or not bound <= walk.compiled or not moving:
-        return False
+    beside = [each for each in walk.loops.values() if each.last == loop.last and (each.id in loop.outer or loop.id in each.outer)]
+    return bool(bound) and bound <= walk.compiled and any(_slides(walk, each) for each in (loop, *beside))
+
+
+def _slides(walk: KernelWalk, loop: Loop) -> bool:
+    """Whether all that moves with a loop slides with the output's place."""
+    moving = [site.address.form for site in walk.accesses if site.kind == "load" and loop.name in site.address.form.deps]
     coordinates = ((form, _find_coordinates(walk, frozenset({form}))) for form in moving)
-    return all(
+    return bool(moving) and all(
         find_sliding(walk, form, loop) or any(find_sliding(walk, part, loop, True) for part in compared) for form, compared in coordinates
     )
 

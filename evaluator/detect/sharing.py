@@ -97,7 +97,7 @@ def _may_hand_over(walk: KernelWalk, poll: Loop, store: AccessSite) -> bool:
 
 def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, extents: Extents) -> Iterator[tuple[str, str]]:
     tiles = {part for part in store.address.pids if _covers_programs(part, extents)}
-    beside = _find_axes_beside(walk, store, extents)
+    beside, locked = _find_axes_beside(walk, store, extents), _is_locked(walk, store)
     missing = [part for part in tiles if not _stays_in_tile(part, load.address.pids) or _bounds_only(part, load.address.form)]
     if missing:
         axis = re.split(r"//|%", min(missing))[0]
@@ -105,11 +105,11 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield f"{how} by tile of program_id({axis})", "loaded across all tiles"
     elif any(_turns_around(store.address.form, load.address.form, part) for part in tiles if part.isdigit()):
         yield "stored by tile of each program", "loaded from another program's tile"
-    elif store.kind == "atomic" and (not tiles or beside and store.address.form == load.address.form and not _is_locked(walk)):
+    elif store.kind == "atomic" and (not tiles or beside and store.address.form == load.address.form and not locked):
         yield "added to by all programs", "loaded by all programs"
     elif beside & store.value.pids and store.address.form == load.address.form and _differs(walk, store):
         yield "stored by several programs, each with a value of its own,", "loaded by them"
-    elif not tiles and any(guard > 0 for guard in store.guards - load.guards) and load.guards <= store.guards and not _is_locked(walk):
+    elif not tiles and any(guard > 0 for guard in store.guards - load.guards) and load.guards <= store.guards and not locked:
         yield "stored by some programs only", "loaded by others too"
     elif not tiles and store.address.form == load.address.form and _differs(walk, store):
         yield "stored by all programs, each with a value of its own,", "loaded by all programs"
@@ -163,7 +163,7 @@ def _meet_in_pairs(store: AccessSite) -> bool:
 
 def _takes_turns(walk: KernelWalk, store: AccessSite, load: AccessSite, beside: set[str]) -> bool:
     """Whether some programs store where those on the other side of a condition load, which share the place or only read the buffer."""
-    if _is_locked(walk) or not any(-guard in load.guards for guard in store.guards):
+    if _is_locked(walk, store) or not any(-guard in load.guards for guard in store.guards):
         return False
     writing = (access for access in walk.accesses if access.kind != "load" and access.address.roots & load.address.roots)
     return bool(beside) and store.address.form == load.address.form or not any(load.guards <= access.guards for access in writing)
@@ -196,17 +196,25 @@ def _counts_at_loaded_places(walk: KernelWalk, store: AccessSite) -> bool:
     chased = (symbol for symbol in store.address.form.symbols() if symbol.kind == "opaque" and symbol.key.startswith("loaded"))
     apart = (symbol.deps for symbol in chased)
     meet = any(any(dep.startswith("range:") for dep in deps) and any(dep.startswith("program:") for dep in deps) for deps in apart)
-    return store.kind == "atomic" and meet and store.swaps is None and not _is_locked(walk)
+    return store.kind == "atomic" and meet and store.swaps is None and not _is_locked(walk, store)
 
 
 def _differs(walk: KernelWalk, store: AccessSite) -> bool:
     """Whether programs store different values at one place, outside of a lock and not one program alone."""
-    return bool(store.value.pids) and not store.guards and not _is_locked(walk)
+    return bool(store.value.pids) and not store.guards and not _is_locked(walk, store)
 
 
-def _is_locked(walk: KernelWalk) -> bool:
-    """Whether the kernel takes a lock."""
-    return any(loop.lock for loop in walk.loops.values())
+def _is_locked(walk: KernelWalk, store: AccessSite) -> bool:
+    """Whether a store stands behind a lock that is taken, and not behind its release."""
+    place = walk.accesses.index(store)
+    for lock in (loop for loop in walk.loops.values() if loop.lock):
+        taken = [number for number, access in enumerate(walk.accesses) if lock.id in access.loops]
+        words = {root for number in taken for root in walk.accesses[number].address.roots}
+        behind = [number for number, access in enumerate(walk.accesses) if taken and number > taken[-1] and access.kind != "load"]
+        freed = [number for number in behind if walk.accesses[number].address.roots & words]
+        if not taken or taken[0] < place and (not freed or place < freed[-1]):
+            return True
+    return False
 
 
 def _covers_programs(part: str, extents: Extents) -> bool:
