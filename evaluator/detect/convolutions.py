@@ -126,12 +126,23 @@ def passes_over_window(walk: KernelWalk, loop: Loop) -> bool:
 
 
 def _slides(walk: KernelWalk, loop: Loop) -> bool:
-    """Whether all that moves with a loop slides with the output's place."""
+    """Whether all that moves with a loop slides with the output's place, and not from one tile to the next."""
     moving = [site.address.form for site in walk.accesses if site.kind == "load" and loop.name in site.address.form.deps]
+    length = set(loop.last.symbols()) if loop.last is not None else set()
+    parted = any(length & set(symbols) and any(one.is_place(loop.name) for one in symbols) for form in moving for symbols, _ in form.terms)
+    if parted or not moving or any(_find_tiles(walk, form, loop) for form in moving):
+        return False  # the axis is parted by the length
     coordinates = ((form, _find_coordinates(walk, frozenset({form}))) for form in moving)
-    return bool(moving) and all(
-        find_sliding(walk, form, loop) or any(find_sliding(walk, part, loop, True) for part in compared) for form, compared in coordinates
+    return all(
+        _slides_evenly(walk, form, loop) or any(find_sliding(walk, part, loop, True) for part in parts) for form, parts in coordinates
     )
+
+
+def _slides_evenly(walk: KernelWalk, form: Polynomial, loop: Loop) -> bool:
+    """Whether places slide by whole steps of the loop: a dilation could as well be the length of another axis."""
+    steps, places = [set(symbols) for symbols, _ in form.coefficient(loop.name).terms], find_sliding(walk, form, loop)
+    ways = [set(symbols) for place in places for symbols, _ in form.coefficient(place.name).terms]
+    return bool(places) and (not steps or any(step <= way for step in steps for way in ways))
 
 
 def _find_coordinates(walk: KernelWalk, origins: frozenset[Polynomial]) -> list[Polynomial]:
