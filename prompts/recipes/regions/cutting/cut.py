@@ -24,6 +24,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
 )
 from tritonsmith.prompts.recipes.regions.cutting.shared import WHOLE, SharedValues
 from tritonsmith.prompts.recipes.regions.cutting.space import (
+    LINE,
     OFFSET,
     Misfit,
     Walk,
@@ -318,15 +319,16 @@ class Cutter(CutState):
         """Have the region of a product do a reduction on its tile; False where it cannot compute what is reduced."""
         region = self._places[id(product)]
         assert isinstance(region, ProductRegion)
-        value, at = anchor.reduced, region.space.place
+        value = anchor.reduced
         for one in below:
             if self._places[id(one)] is not region:
                 self._store_results(one, value)
-        if not self._fits(value, at, region):
+        found = self._find_place(value, region)
+        if found is None or not anchor.tile and [axis for axis, one in enumerate(found[0]) if LINE in one.names] != [*anchor.axes]:
             return False
         region.tiled.append(anchor)
         self._places[id(anchor)] = region
-        self._note(region, value, at)
+        self._note(region, value, found[0])
         return True
 
     def _compute(self, value: Tensor) -> None:

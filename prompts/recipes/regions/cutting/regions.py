@@ -12,6 +12,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
     LINE,
     TAP,
     ColumnSpace,
+    LastSpace,
     ProductSpace,
     Space,
     TileSpace,
@@ -166,9 +167,10 @@ class ProductRegion(WorkRegion):
         return ProductSpace(self.product)
 
     @property
-    def spaces(self) -> list[ProductSpace | TileSpace | ColumnSpace]:
+    def spaces(self) -> list[ProductSpace | LastSpace | TileSpace | ColumnSpace]:
         """What it may store: an element of the result, or a number of several neighbours."""
-        return [self.space, *(self.space_of(one) for one in self.tiled)]
+        last = [LastSpace(self.product)] if self.product.window else []
+        return [self.space, *last, *(self.space_of(one) for one in self.tiled)]
 
     def space_of(self, anchor: Reduction) -> TileSpace | ColumnSpace:
         """The numbers that a reduction gives."""
@@ -182,7 +184,13 @@ class ProductRegion(WorkRegion):
     @property
     def results(self) -> dict[int, Coordinates]:
         """By anchor: the coordinates of its results."""
-        return {id(self.product): self.space.place} | {id(one): self.space_of(one).place for one in self.tiled}
+        found = {id(self.product): self.space.place}
+        for one in self.tiled:
+            shape = tuple(size for axis, size in enumerate(one.source.shape) if axis not in one.axes)
+            place = self.space_of(one).find(shape)
+            assert place is not None, "the cut takes no other reduction in"
+            found[id(one)] = place[0]
+        return found
 
     @property
     def left(self) -> Coordinates:

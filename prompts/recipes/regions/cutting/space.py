@@ -95,6 +95,26 @@ class ProductSpace:
 
 
 @dataclass(frozen=True)
+class LastSpace:
+    """The elements of a convolution's result where it is shown with the channels behind the places."""
+
+    product: MatrixProduct
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """Conditions under which the result has the element."""
+        return ProductSpace(self.product).guards
+
+    def find(self, shape: Shape) -> tuple[Coordinates, bool] | None:
+        """The coordinates of a value of this shape, with an axis for each axis of the places or one for all; None for others."""
+        image, channel, *place = ProductSpace(self.product).place
+        images, channels, *places = self.product.shape
+        if shape == (images, *places, channels):
+            return (image, *place, channel), False
+        return ((image, ravel(place, tuple(places)), channel), False) if shape == (images, count(tuple(places)), channels) else None
+
+
+@dataclass(frozen=True)
 class TileSpace:
     """Numbers that reductions along neighbouring columns of a product give: one for each window, or for each block."""
 
@@ -154,6 +174,8 @@ class ColumnSpace:
             return self.place, False
         if shape == (images, 1, *places):
             return (self.place[0], ZERO, *self.place[1:]), False
+        if shape == (images, count(tuple(places))):
+            return (self.place[0], ravel(self.place[1:], tuple(places))), False
         whole = count(shape) == count((images, *places)) and not self.guards
         return (unravel(ravel(self.place, (images, *places)), shape), False) if whole else None
 

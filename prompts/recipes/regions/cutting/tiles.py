@@ -121,7 +121,9 @@ class _Tiles:
         image, channel, *place = space.place
         alone = channel == variable(LINE, product.shape[1]) and not any(LINE in one.names for one in (image, *place))
         fits = alone and product.groups == 1 and product.shape[1] > 1 and rows <= _ROWS
-        return fits and anchor.axes == (1,) and anchor.source.shape == product.shape and anchor.kind in _ACROSS
+        images, channels, *places = product.shape
+        shapes = {(images, channels, *places): 1, (images, *places, channels): 1 + len(places), (images, count(tuple(places)), channels): 2}
+        return fits and anchor.axes == (shapes.get(anchor.source.shape),) and anchor.kind in _ACROSS
 
     def _sort(self, made: list[Tensor], across: list[Reduction]) -> None:
         known = {id(one) for one in (*made, *across)}

@@ -63,20 +63,25 @@ class Users:
         above = self.list_above(product)
         made: dict[int, Tensor] = {id(one): one for one in self.results_of(product) if one.shape == product.shape}
         small: dict[int, Tensor] = {}
+        moved: dict[int, Tensor] = {}  # with axes in another order
         reductions: list[Reduction] = []
         todo = list(made.values())
         while todo:
             for user in self.of(todo.pop()):
-                if id(user) in made or id(user) in small or any(user is one for one in reductions):
+                if id(user) in made or id(user) in small or id(user) in moved or any(user is one for one in reductions):
                     continue
                 alone = all(id(one) in made or id(one) in small for one in user.operands if id(one) in above)
-                if isinstance(user, Reduction) and id(user.source) in made and reduces(user):
+                turned = all(id(one) in moved or id(one) in small for one in user.operands if id(one) in above)
+                if isinstance(user, Reduction) and (id(user.source) in made or id(user.source) in moved) and reduces(user):
                     reductions.append(user)
                     found: list[Tensor] = list(self.results_of(user))
                     small |= {id(one): one for one in found}
                     todo += found
                 elif isinstance(user, Formula) and alone and user.shape == product.shape:
                     made[id(user)] = user
+                    todo.append(user)
+                elif user.size == product.size and (isinstance(user, Formula) and turned or _is_moved(user)):
+                    moved[id(user)] = user
                     todo.append(user)
                 elif alone and (isinstance(user, Formula) or has_reshaped(user)) and any(id(one) in small for one in user.operands):
                     small[id(user)] = user
@@ -132,3 +137,8 @@ def _exchange(results: Any, old: Tensor, new: Tensor) -> Any:
 def has_reshaped(value: Tensor) -> bool:
     """Whether a value shows the elements of another one in the same order under another shape."""
     return isinstance(value, TensorView) and ".reshape(" in value.python
+
+
+def _is_moved(value: Tensor) -> bool:
+    """Whether a value shows all elements of another one with axes in another order, or under another shape."""
+    return isinstance(value, TensorView) and any(word in value.python for word in (".reshape(", ".permute(", ".transpose("))

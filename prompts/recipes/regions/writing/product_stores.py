@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import COLUMN, LINE, ColumnSpace, Misfit, ProductSpace, TileSpace, Walk
+from tritonsmith.prompts.recipes.regions.cutting.space import COLUMN, LINE, ColumnSpace, LastSpace, Misfit, ProductSpace, TileSpace, Walk
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, fill_line, find_kind
@@ -15,7 +15,7 @@ _NEUTRAL = {"max": 'float("-inf")', "min": 'float("inf")', "sum": "0.0"}
 _NAMES = {"max": "most", "min": "least", "sum": "part"}
 
 
-AnySpace = ProductSpace | TileSpace | ColumnSpace
+AnySpace = ProductSpace | LastSpace | TileSpace | ColumnSpace
 
 
 class StoreWriter:
@@ -93,7 +93,8 @@ class StoreWriter:
 
     def _reduce_rows(self, anchor: Reduction) -> None:
         """One number for each column, of all channels."""
-        place, guards = self.region.space.place, self.region.space.guards
+        space, place = self._locate(anchor.source)
+        guards = space.guards
         channels, kind = self.region.product.shape[1], find_kind(anchor.kind, anchor.source.dtype)
         title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
         text, helper = self.emitter.read(anchor.source, place, guards), ""

@@ -56,6 +56,10 @@ ON_THE_TILE = {
     "moments of channels, and a mean": RegionCase(
         "", "y=self.c(x); y=(y-y.mean(1,keepdim=True))/y.std(1,keepdim=True); return y.mean((2,3)), y", SMALL, CONV
     ),
+    "a norm of channels behind the places": RegionCase(
+        "", "x=self.c(x).flatten(2).transpose(1, 2); return self.n(x)*2, F.normalize(x, dim=-1), x.argmax(-1)", SMALL,
+        f"{CONV}; self.n=nn.LayerNorm(64)",
+    ),
     "a mean of a norm": RegionCase("", "return F.adaptive_avg_pool2d(self.n(F.hardswish(self.c(x)))*self.s, 1)", SMALL, GROUPS),
     "all places of an adaptive pool": RegionCase("", "return F.adaptive_max_pool2d(self.c(x), 1)", "torch.randn(2, 8, 18, 18)", CONV),
 }  # fmt: skip
@@ -66,9 +70,10 @@ OTHERS = {
     "places are asked for": "return F.max_pool2d(self.c(x), 2, return_indices=True)",
     "the convolution is returned": "y=self.c(x); return y, F.max_pool2d(y, 2)",
     "a step that is not monotone": "y=self.c(x); return F.max_pool2d(torch.sin(self.n(y)), 2)",
+    "rows that are no channels": "return torch.softmax(self.c(x).reshape(2, 18 * 18, 64), -1)",
     "a norm and a gate of each place": "y=self.c(x); return F.max_pool2d(self.n(y)*y, 2)",
 }
-"""Pools that read what was stored."""
+"""Pools, and reductions of other rows, that read what was stored."""
 
 
 @pytest.fixture(autouse=True)
@@ -100,7 +105,7 @@ def test_what_is_found_on_the_tile_is_right(evaluator: LocalEvaluator, name: str
 
 
 @pytest.mark.parametrize("forward", OTHERS.values(), ids=[*OTHERS])
-def test_other_pools_read_what_was_stored(evaluator: LocalEvaluator, forward: str) -> None:
+def test_others_read_what_was_stored(evaluator: LocalEvaluator, forward: str) -> None:
     _, plan = read(evaluator, RegionCase("", forward, "torch.randn(2, 8, 20, 20)", GROUPS))
     assert plan.kernels >= 2 and not list_tiled(plan)
 
