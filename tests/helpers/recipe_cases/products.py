@@ -45,6 +45,7 @@ PRODUCTS = [
         "torch.randn(2, 36, 9, 11)",
         init="self.c, self.n=nn.Conv2d(36, 36, 3, padding=1), nn.BatchNorm2d(36)",
     ),
+    RegionCase("groups of few channels", _CONV, "torch.randn(1, 16, 9, 19)", init="self.c=nn.Conv2d(16, 1024, 1, groups=2)"),
     RegionCase(
         "convolution in groups",
         _CONV,

@@ -246,5 +246,6 @@ class ProductWriter:
 
 
 def _find_end(fresh: FreshParts | None, depth: int) -> int:
-    """Where the depth of an operand ends; parts that are made ahead have zeros behind it, up to whole loads."""
-    return fresh.operand.padded if fresh is not None and fresh.operand.steps == 1 else depth
+    """Where the depth of an operand ends; parts that are made ahead have zeros behind it, up to whole loads, but not behind each group."""
+    whole = fresh is not None and fresh.operand.steps == 1 and fresh.operand.depth == depth
+    return fresh.operand.padded if fresh is not None and whole else depth
