@@ -1,7 +1,7 @@
 """Reductions of what a norm makes of a convolution, swapped with the norm: then nothing reads the convolution once more.
 
 - Where every step between is monotone in the convolution's value, the largest of a window's results is that of its largest value or that
-  of its least one. Rounding is monotone too, so the result is the same number.
+  of its least one. Rounding of sums and products is monotone too, so the result is the same number.
 - Where every step is linear but for what it adds, the mean of the results is what the steps make of the mean.
 """
 
@@ -74,15 +74,15 @@ class _Way:
 
 
 def swap_extremes(ends: Ends) -> list[Reduction]:
-    """Swap the only pool of extremes with the monotone steps ahead of it; returns the pools that take its place."""
+    """Swap a pool of extremes with the monotone steps ahead of it, if only they read the convolution; returns what takes its place."""
     product, users = ends.product, ends.users
-    pools = [one for one in _list_reductions(ends, ("max", "min")) if isinstance(one.source, TensorView)]
-    pools = [one for one in pools if fits_block(getattr(one.source, "windows", ()), product.shape[2:])]
-    views = pools[0].source if len(pools) == 1 else None
-    if not isinstance(views, TensorView) or views.source.shape != product.shape:
-        return []
-    pool, way = pools[0], _follow(views.source, views, ends, _MONOTONE)
-    if way is None:
+    for pool in _list_reductions(ends, ("max", "min")):
+        views = pool.source
+        if not isinstance(views, TensorView) or not fits_block(views.windows, product.shape[2:]) or views.source.shape != product.shape:
+            continue
+        if (way := _follow(views.source, views, ends, _MONOTONE)) is not None:
+            break
+    else:
         return []
     swapped, made = [], []
     windows = take(pool, 0, pool.dtype, keep=False).shape[2:]
@@ -98,16 +98,18 @@ def swap_extremes(ends: Ends) -> list[Reduction]:
 
 
 def swap_means(ends: Ends, goes_along: Callable[[Reduction], bool]) -> tuple[Reduction, Tensor] | None:
-    """Swap the only sum along all places with the affine steps ahead of it.
+    """Swap a sum along all places with the affine steps ahead of it, if only they read the convolution.
 
     Returns the sum along places that takes its place, and what it sums. `goes_along` says whether a reduction goes along all places.
     """
     product, users, places = ends.product, ends.users, ends.product.shape[2:]
-    found = [one for one in _list_reductions(ends, ("sum",)) if id(one) not in ends.reduced and goes_along(one)]
-    way = _follow(found[0].source, found[0], ends, _AFFINE) if len(found) == 1 else None
-    if way is None:
+    for old in _list_reductions(ends, ("sum",)):
+        fits = id(old) not in ends.reduced and old.source.size == product.size and goes_along(old)
+        if fits and (way := _follow(old.source, old, ends, _AFFINE)) is not None:
+            break
+    else:
         return None
-    old, rank = found[0], len(product.shape)
+    rank = len(product.shape)
     added = reduce(way.value, tuple(range(2, rank)), "sum", way.value.dtype, keep=True)
     mean = rename(formula("{0} / {1}", added, count(places), like=way.value.dtype), f"{way.value.name or 'value'}_mean")
     done = way.repeat(mean, lambda shape: _resize(shape, product, (1,) * len(places)))

@@ -6,12 +6,11 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import COLUMN, LINE, ColumnSpace, LastSpace, Misfit, ProductSpace, TileSpace, Walk
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Tensor, TensorView
-from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, fill_line, find_kind
+from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, fill_line, find_kind, find_neutral
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, locate_store
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import OUTER, TileEmitter, TileGrid, unfold_sums, write_places
 
-_NEUTRAL = {"max": 'float("-inf")', "min": 'float("inf")', "sum": "0.0"}
 _NAMES = {"max": "most", "min": "least", "sum": "part"}
 
 
@@ -118,7 +117,7 @@ class StoreWriter:
         if anchor.kind == "moments":
             self._find_moments(anchor, text, inside)
             return
-        counted = f"tl.where({inside}, {text}, {_NEUTRAL[anchor.kind]})" if inside else text
+        counted = f"tl.where({inside}, {text}, {find_neutral(anchor)})" if inside else text
         name = self.found[id(anchor), 0] = self.arguments.name(_NAMES[anchor.kind])
         what = "window" if anchor.source.windows else "block of columns"
         self.emitter.line(f"{name} = {self._take(anchor.kind, counted, size)}  # of each {what}")

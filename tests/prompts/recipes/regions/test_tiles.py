@@ -110,6 +110,14 @@ def test_others_read_what_was_stored(evaluator: LocalEvaluator, forward: str) ->
     assert plan.kernels >= 2 and not list_tiled(plan)
 
 
+def test_each_layer_of_a_network_has_its_own_pool(evaluator: LocalEvaluator) -> None:
+    """What later layers pool does not keep the first norm from being swapped with its pool."""
+    layers = "; ".join(f"self.c{n}=nn.Conv2d({wide}, 64, 3, padding=1); self.n{n}=nn.GroupNorm(8, 64)" for n, wide in ((0, 8), (1, 64)))
+    forward = "; ".join(f"x=F.max_pool2d(F.relu(self.n{n}(self.c{n}(x))), 2)" for n in (0, 1)) + "; return x"
+    _, plan = read(evaluator, RegionCase("", forward, "torch.randn(2, 8, 32, 32)", layers))
+    assert sorted(list_tiled(plan)) == sorted(2 * ["max", "min", "moments"])
+
+
 def test_a_mean_of_a_norm_is_the_norm_of_a_mean(evaluator: LocalEvaluator) -> None:
     """Nothing of the convolution's size is stored; where a step is not linear, it is."""
     for step, stored in (("{0}*self.s - 1", False), ("F.relu({0})", True)):
