@@ -6,11 +6,11 @@ import re
 import pytest
 
 from recipe_cases.attention import ATTENTION
+from recipe_cases.reading import describe_case, plan_of
 from recipe_cases.regions import RegionCase
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import Label, PrecisionClass, Status, Task, TaskFacts
+from tritonsmith.evaluator.schema import Label, PrecisionClass, Status
 from tritonsmith.prompts.recipes.book import match
 from tritonsmith.prompts.recipes.regions.gains import time_regions
 from tritonsmith.prompts.recipes.regions.plan import PLAIN, RegionPlan, read_regions
@@ -25,16 +25,6 @@ SMALL = {"query_rows": 32, "key_rows": 16}
 """Blocks so small that these cases have several."""
 
 
-def describe(case: RegionCase) -> tuple[Task, TaskFacts]:
-    task = Task(name="a_task", path="a_task.py", source=case.source())
-    facts, _ = probe(task)
-    return task.model_copy(update={"precision": facts.precision}), facts
-
-
-def plan_of(forward: str, inputs: str, **rest: str) -> RegionPlan:
-    return read_regions(*describe(RegionCase("one", forward, inputs, **rest)))
-
-
 def write(plan: RegionPlan, precision: PrecisionClass = PrecisionClass.IEEE, **changed: int | str) -> str:
     settings = RECIPE.defaults(plan, CARDS["h200"], precision)
     assert settings is not None
@@ -47,7 +37,7 @@ def heads(size: int, number: int = 3) -> str:
 
 @pytest.mark.parametrize("case", ATTENTION, ids=lambda case: case.name)
 def test_attention_is_found_however_it_is_written(case: RegionCase) -> None:
-    assert len(read_regions(*describe(case)).attentions) == 1
+    assert len(read_regions(*describe_case(case)).attentions) == 1
 
 
 @pytest.mark.parametrize(
@@ -66,7 +56,7 @@ def test_other_products_stay_what_they_are(forward: str, why: str) -> None:
 
 def test_views_around_attention_cost_nothing() -> None:
     """Heads are read out of the packed product, and stored beside each other."""
-    text = write(read_regions(*describe(BY_NAME["causal heads of a packed product"])))
+    text = write(read_regions(*describe_case(BY_NAME["causal heads of a packed product"])))
     assert "c_attn.permute" not in text and text.count(", 70, 4, 10)") == 1
     assert "return attention.reshape((batch, 70, 40))" in text and ".permute(" not in text
 
@@ -155,7 +145,7 @@ def test_settings_of_attention_change_its_text_only() -> None:
 
 
 def judge(evaluator: LocalEvaluator, case: RegionCase, **changed: int | str) -> None:
-    task, facts = describe(case)
+    task, facts = describe_case(case)
     found = match(task, facts, evaluator.hardware)
     assert found is not None and isinstance(found.plan, RegionPlan)
     settings = RECIPE.defaults(found.plan, evaluator.hardware, task.precision)
@@ -173,7 +163,7 @@ def test_queries_whose_keys_all_have_the_lowest_number_get_their_mean(evaluator:
     """A factor would make that number infinite; other scores are multiplied with it first, which is one operation less."""
     mask = "(torch.rand(20, 20)>0.5)&(torch.arange(20)!=3)[:, None]"
     case = RegionCase("far", FAR, f"{', '.join(['torch.randn(1, 2, 20, 16)'] * 3)}, {mask}", arguments="q, k, v, m")
-    assert "- base) * 1.44" in write(read_regions(*describe(case)))
+    assert "- base) * 1.44" in write(read_regions(*describe_case(case)))
     judge(evaluator, case, **SMALL)
     for factor, is_far in (("0.25", False), ("1e5", True), ("s", True)):
         text = write(plan_of(f"return ((q@k.mT)*{factor}).softmax(-1)@v", f"{heads(32)}, torch.rand(8, 1, 1)", arguments="q, k, v, s"))
@@ -210,6 +200,6 @@ def test_large_attention_of_wide_heads_is_two_products(evaluator: LocalEvaluator
     monkeypatch.setattr("tritonsmith.prompts.recipes.regions.lowering.attention._LARGE", 0.0)
     monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
     case = RegionCase("wide", WIDE[name], ", ".join(["torch.randn(2, 3, 20, 260)"] * 3), arguments="q, k, v")
-    plan = read_regions(*describe(case))
+    plan = read_regions(*describe_case(case))
     assert not plan.attentions and [type(one).__name__ for one in plan.regions] == ["ProductRegion", "RowRegion", "ProductRegion"]
     judge(evaluator, case)

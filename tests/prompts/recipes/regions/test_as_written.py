@@ -2,21 +2,16 @@
 
 import pytest
 
+from recipe_cases.reading import plan_of
 from recipe_cases.regions import RegionCase
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.prompts.recipes.plan import NoPlan
-from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
+from tritonsmith.prompts.recipes.regions.plan import RegionPlan
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.regions.values.tensors import Formula, TensorView
 from tritonsmith.prompts.recipes.writes import list_given_writes
-
-
-def plan_of(forward: str, inputs: str = "torch.randn(4, 6)", **rest: str) -> RegionPlan:
-    task = Task(name="a_task", path="a_task.py", source=RegionCase("one", forward, inputs, **rest).source())
-    facts, _ = probe(task)
-    return read_regions(task.model_copy(update={"precision": facts.precision}), facts)
 
 
 def write(plan: RegionPlan) -> str:

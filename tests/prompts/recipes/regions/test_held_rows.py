@@ -4,12 +4,12 @@ import asyncio
 
 import pytest
 
+from recipe_cases.reading import describe_case, plan_of
 from recipe_cases.regions import RegionCase
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import Status, Task, TaskFacts
-from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
+from tritonsmith.evaluator.schema import Status
+from tritonsmith.prompts.recipes.regions.plan import read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 from tritonsmith.prompts.recipes.regions.writing import held
 
@@ -29,20 +29,10 @@ CASES = [
 LONG = dict.fromkeys(("softmax", "layer norm", "instance norm", "norms", "16 bits"), pytest.mark.slow)
 
 
-def describe(case: RegionCase) -> tuple[Task, TaskFacts]:
-    task = Task(name="a_task", path="a_task.py", source=case.source())
-    facts, _ = probe(task)
-    return task.model_copy(update={"precision": facts.precision}), facts
-
-
-def plan_of(forward: str, inputs: str, arguments: str = "x") -> RegionPlan:
-    return read_regions(*describe(RegionCase("one", forward, inputs, arguments=arguments)))
-
-
 @pytest.mark.parametrize("case", [pytest.param(case, marks=LONG.get(case.name, ())) for case in CASES], ids=lambda case: case.name)
 def test_held_rows_are_right(evaluator: LocalEvaluator, case: RegionCase, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(held, "_LOST_BYTES", 0)
-    task, facts = describe(case)
+    task, facts = describe_case(case)
     plan = read_regions(task, facts)
     settings = REGIONS.recipes[0].defaults(plan, CARDS["h200"], task.precision)
     assert settings is not None
@@ -63,5 +53,5 @@ def test_rows_are_not_shared_where_that_saves_nothing(forward: str, inputs: str)
 
 
 def test_rows_with_weights_are_not_shared_unasked() -> None:
-    plan = plan_of("return F.layer_norm(x, (262144,), w)", "torch.empty(512, 262144), torch.empty(262144)", "x, w")
+    plan = plan_of("return F.layer_norm(x, (262144,), w)", "torch.empty(512, 262144), torch.empty(262144)", arguments="x, w")
     assert RECIPE.defaults(plan, CARDS["h200"], plan.precision) is None

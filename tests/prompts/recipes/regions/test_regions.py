@@ -8,11 +8,11 @@ import pytest
 import torch
 
 from recipe_cases.products import PRODUCTS
+from recipe_cases.reading import describe_case, plan_of
 from recipe_cases.regions import MODULES, RegionCase
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import KernelFacts, Label, LaunchFacts, PrecisionClass, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import KernelFacts, Label, LaunchFacts, PrecisionClass, Status, Verdict
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.book import Match, match
 from tritonsmith.prompts.recipes.recipe import Settings
@@ -36,16 +36,6 @@ NEARLY_ALL_LIBRARY = (
 )  # fmt: skip
 """At these small sizes the call takes more than 95 % of the estimated time."""
 RECIPE = REGIONS.recipes[0]
-
-
-def describe(case: RegionCase) -> tuple[Task, TaskFacts]:
-    task = Task(name="a_task", path="a_task.py", source=case.source())
-    facts, _ = probe(task)
-    return task.model_copy(update={"precision": facts.precision}), facts
-
-
-def plan_of(forward: str, inputs: str, **rest: str) -> RegionPlan:
-    return read_regions(*describe(RegionCase("one", forward, inputs, **rest)))
 
 
 def write_settings(plan: RegionPlan) -> Settings:
@@ -138,13 +128,13 @@ def test_windows_without_a_rim_need_no_mask() -> None:
 )
 def test_products_are_as_exact_as_the_class_asks(precision: str, dtype: str, line: str) -> None:
     case = RegionCase("one", "return torch.relu(x @ y)", ", ".join([f"torch.randn(64, 64, dtype=torch.{dtype})"] * 2), arguments="x, y")
-    task, facts = describe(case)
+    task, facts = describe_case(case)
     assert f"    {line}" in write(read_regions(task.model_copy(update={"precision": PrecisionClass(precision)}), facts))
 
 
 def test_each_reading_leads_to_the_same_text() -> None:
     """Though both operands are of one size, and their rows lie in other orders."""
-    task, facts = describe(RegionCase("one", "return ((x[None] - x[:, None]) ** 2).sum(2)", "torch.randn(18, 6)"))
+    task, facts = describe_case(RegionCase("one", "return ((x[None] - x[:, None]) ** 2).sum(2)", "torch.randn(18, 6)"))
     assert len({write(read_regions(task, facts)) for _ in range(12)}) == 1
 
 
@@ -195,7 +185,7 @@ def test_settings_of_products_matter_to_products_only() -> None:
 def test_searches_tune_products_of_each_size_by_themselves() -> None:
     init = "self.a, self.b = nn.Linear(4096, 4096), nn.Linear(4096, 2048)"
     case = RegionCase("one", "return F.relu(self.b(F.relu(self.a(x))))", "torch.randn(4096, 4096)", init=init)
-    task, facts = describe(case)
+    task, facts = describe_case(case)
     plan = read_regions(task, facts)
     brief = Brief(task=task, facts=facts, hardware=CARDS["h200"])
     space = RecipeSpace(RECIPE, Match(plan, (RECIPE,)), write_settings(plan), brief)
@@ -233,7 +223,7 @@ _JOINS = (
 def test_parts_are_stored_where_they_are_joined(evaluator: LocalEvaluator) -> None:
     case = RegionCase("joins", _JOINS, "torch.randn(2, 3, 6, 7), torch.randn(5, 9)", arguments="x, y")
     judge(evaluator, case)
-    text = write(read_regions(*describe(case)))
+    text = write(read_regions(*describe_case(case)))
     assert text.count("torch.empty(") == 4, "nothing but the results"
     assert len(re.findall(r"tl.store\(cat_ptr", text)) == 7
 
@@ -247,7 +237,7 @@ def test_a_part_that_forward_returns_too_may_be_stored_later(evaluator: LocalEva
 def test_results_that_the_reference_copies_are_no_arguments(evaluator: LocalEvaluator) -> None:
     given = "return x.clone(), x, torch.relu(y), y.mT.contiguous(), y.mT"
     case = RegionCase("copies", given, "torch.randn(5, 9), torch.randn(5, 9)", arguments="x, y")
-    task, facts = describe(case)
+    task, facts = describe_case(case)
     text = write(read_regions(task, facts))
     assert asyncio.run(evaluator.evaluate(task, text)).status is Status.OK
     (returned,) = re.findall(r"return \((x.*)\)\n", text)
@@ -289,7 +279,7 @@ def slow_verdict(name: str, device_ms: float) -> Verdict:
 
 
 def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
-    task, facts = describe(case)
+    task, facts = describe_case(case)
     found = match(task, facts, evaluator.hardware)
     assert found is not None
     plan = read_regions(task, facts)
@@ -325,7 +315,7 @@ def test_rows_in_turns_are_right(evaluator: LocalEvaluator, monkeypatch: pytest.
     monkeypatch.setattr(pointwise, "_KEPT_BYTES", 64)
     parameter = "self.w = nn.Parameter(torch.rand(7, 33))"
     case = RegionCase("in turns", SHARED, "torch.randn(3, 7, 33), torch.randn(3, 1, 33)", arguments="x, y", init=parameter)
-    assert "rows take turns" in write(read_regions(*describe(case)))
+    assert "rows take turns" in write(read_regions(*describe_case(case)))
     judge(evaluator, case)
 
 
@@ -363,7 +353,7 @@ def test_products_of_operands_that_are_split_ahead_are_right(
         monkeypatch.setattr(product_parts, "_PROGRAMS", 3)
     forward, inputs, init = AHEAD[name]
     case = RegionCase(name, f"return {forward}", inputs, init=f"self.c = {init}")
-    assert "_largest_ptr" in write(read_regions(*describe(case)))
+    assert "_largest_ptr" in write(read_regions(*describe_case(case)))
     judge(evaluator, case)
 
 

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from recipe_cases.reading import describe_case, plan_of
 from recipe_cases.regions import RegionCase
 from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.schema import Status, Task
+from tritonsmith.evaluator.schema import Status
 from tritonsmith.prompts.recipes.regions.cutting import tiles
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
@@ -82,13 +83,6 @@ def kernels_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
 
 
-def read(evaluator: LocalEvaluator, case: RegionCase) -> tuple[Task, RegionPlan]:
-    task = Task(name="a_task", path="a_task.py", source=case.source())
-    facts = asyncio.run(evaluator.describe(task))
-    task = task.model_copy(update={"precision": facts.precision, "mode": case.mode})
-    return task, read_regions(task, facts)
-
-
 def list_tiled(plan: RegionPlan) -> list[str]:
     return [anchor.kind for one in plan.regions if isinstance(one, ProductRegion) for anchor in one.tiled]
 
@@ -97,7 +91,8 @@ def list_tiled(plan: RegionPlan) -> list[str]:
 def test_what_is_found_on_the_tile_is_right(evaluator: LocalEvaluator, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tiles, "_CACHED", 0)  # as if the small result did not stay in the cache
     monkeypatch.setattr(tiles, "_LONG", 0)
-    task, plan = read(evaluator, ON_THE_TILE[name])
+    task, facts = describe_case(ON_THE_TILE[name])
+    plan = read_regions(task, facts)
     settings = REGIONS.recipes[0].defaults(plan, evaluator.hardware, plan.precision)
     assert settings is not None and list_tiled(plan)
     verdict = asyncio.run(evaluator.evaluate(task, REGIONS.recipes[0].render(plan, settings)))
@@ -105,27 +100,27 @@ def test_what_is_found_on_the_tile_is_right(evaluator: LocalEvaluator, name: str
 
 
 @pytest.mark.parametrize("forward", OTHERS.values(), ids=[*OTHERS])
-def test_others_read_what_was_stored(evaluator: LocalEvaluator, forward: str) -> None:
-    _, plan = read(evaluator, RegionCase("", forward, "torch.randn(2, 8, 20, 20)", GROUPS))
+def test_others_read_what_was_stored(forward: str) -> None:
+    plan = plan_of(forward, "torch.randn(2, 8, 20, 20)", init=GROUPS)
     assert plan.kernels >= 2 and not list_tiled(plan)
 
 
-def test_each_layer_of_a_network_has_its_own_pool(evaluator: LocalEvaluator) -> None:
+def test_each_layer_of_a_network_has_its_own_pool() -> None:
     """What later layers pool does not keep the first norm from being swapped with its pool."""
     layers = "; ".join(f"self.c{n}=nn.Conv2d({wide}, 64, 3, padding=1); self.n{n}=nn.GroupNorm(8, 64)" for n, wide in ((0, 8), (1, 64)))
     forward = "; ".join(f"x=F.max_pool2d(F.relu(self.n{n}(self.c{n}(x))), 2)" for n in (0, 1)) + "; return x"
-    _, plan = read(evaluator, RegionCase("", forward, "torch.randn(2, 8, 32, 32)", layers))
+    plan = plan_of(forward, "torch.randn(2, 8, 32, 32)", init=layers)
     assert sorted(list_tiled(plan)) == sorted(2 * ["max", "min", "moments"])
 
 
-def test_a_mean_of_a_norm_is_the_norm_of_a_mean(evaluator: LocalEvaluator) -> None:
+def test_a_mean_of_a_norm_is_the_norm_of_a_mean() -> None:
     """Nothing of the convolution's size is stored; where a step is not linear, it is."""
     for step, stored in (("{0}*self.s - 1", False), ("F.relu({0})", True)):
         forward = f"return ({step.format('self.n(self.c(x))')}).mean((2, 3))"
-        _, plan = read(evaluator, RegionCase("", forward, SMALL, GROUPS))
+        plan = plan_of(forward, SMALL, init=GROUPS)
         assert any(value.size >= 2 * 64 * 18 * 18 for one in plan.regions for value in one.stores) is stored
 
 
-def test_a_norm_that_stays_in_the_cache_reads_it(evaluator: LocalEvaluator) -> None:
-    _, plan = read(evaluator, ON_THE_TILE["a norm of what is stored"])
+def test_a_norm_that_stays_in_the_cache_reads_it() -> None:
+    plan = read_regions(*describe_case(ON_THE_TILE["a norm of what is stored"]))
     assert not list_tiled(plan)
