@@ -21,6 +21,8 @@ _LAUNCH = ", **TUNED)"
 """How every kernel's launch ends; its constants stand in a dictionary."""
 _SETTINGS = "BLOCK = 1024\nWARPS = 4\n", "BLOCK=BLOCK, num_warps=WARPS)"
 """How a kernel of `kernelbench` has its settings: as constants, and at the end of its launch."""
+_PARAMETERS = "nn.Linear(columns, rows)"
+"""How the product's kernel makes its parameters."""
 _RUNNING_SUM_SPACE = """# tunable: BLOCK = 512, 1024, 2048, 4096, 8192 [block]
 # tunable: num_warps = 2, 4, 8, 16 [memory]
 # tunable: num_stages = 1, 2, 3, 4 [memory]
@@ -39,6 +41,7 @@ class TuningCase:
         precision: the class that is asked for; None: what follows from the task.
         sizes: values for the task's dimensions by size, where they are not the file's own.
         space: what takes the place of the kernel's constants where it does not state a space itself.
+        dtype: type of the kernel's parameters, where it is not float32.
     """
 
     name: str
@@ -47,6 +50,7 @@ class TuningCase:
     precision: str | None = None
     sizes: Mapping[str, Mapping[str, int]] = field(default_factory=dict)
     space: str = ""
+    dtype: str = ""
 
     def read_kernel(self) -> str:
         """The untuned kernel. Raises OSError."""
@@ -56,6 +60,9 @@ class TuningCase:
             constants, launched = _SETTINGS
             assert text.count(constants) == text.count(launched) == 1, f"{self.kernel.name} has its settings in another way"
             text = text.replace(constants, self.space).replace(launched, _LAUNCH.removeprefix(", "))
+        if self.dtype:
+            assert text.count(_PARAMETERS) == 1, f"{self.kernel.name} makes its parameters in another way"
+            text = text.replace(_PARAMETERS, f"{_PARAMETERS.removesuffix(')')}, dtype=torch.{self.dtype})")
         return text.replace('PRECISION = "ieee"', 'PRECISION = "tf32"') if self.precision == "tf32" else text
 
 
@@ -67,7 +74,7 @@ def _rows(rows: int, columns: int) -> dict[str, dict[str, int]]:
 CASES = (
     TuningCase("matmul_ieee", _TASKS / "13_matmul_bias_gelu.py", _HERE / "kernels/matmul.py", "ieee"),
     TuningCase("matmul_tf32", _TASKS / "13_matmul_bias_gelu.py", _HERE / "kernels/matmul.py", "tf32"),
-    TuningCase("matmul_bf16", _HERE / "tasks/matmul_bf16.py", _HERE / "kernels/matmul.py"),
+    TuningCase("matmul_bf16", _HERE / "tasks/matmul_bf16.py", _HERE / "kernels/matmul.py", dtype="bfloat16"),
     TuningCase("softmax", _LARGE / "tasks/softmax.py", _HERE / "kernels/softmax.py", sizes=_rows(4096, 32768)),
     TuningCase("layer_norm", _LARGE / "tasks/layer_norm.py", _HERE / "kernels/layer_norm.py", sizes=_rows(8192, 8192)),
     TuningCase(

@@ -1,7 +1,7 @@
 """Warps follow the extents of their own kernel's tiles, and a tile that no thread could hold is tried with more of them only."""
 
 from tritonsmith.evaluator.schema import Stage
-from tritonsmith.evaluator.spaces.linked import link_warps
+from tritonsmith.evaluator.spaces.linked import VARIANTS, link_warps
 from tritonsmith.evaluator.spaces.read import read_space
 from tritonsmith.evaluator.spaces.space import Parameter
 
@@ -34,27 +34,28 @@ def variants(linked, **values):
     return [variant["num_warps"] for variant in linked.list_variants(values)]
 
 
-def test_warps_are_proposed_as_they_are_and_grown_wholly_and_halfway():
+def test_warps_are_proposed_as_they_are_and_grown_wholly_halfway_and_twofold():
     linked = link_warps([BLOCK, WARPS], [BLOCK])
     assert linked.names == {"num_warps": ["BLOCK"]}
-    assert variants(linked, BLOCK=1024) == [4, 4, 4]
-    assert variants(linked, BLOCK=4096) == [4, 16, 8]
-    assert variants(linked, BLOCK=8192) == [4, 32, 16]
-    assert variants(linked, BLOCK=32768) == [4, 32, 32], "no more than the space has"
+    assert variants(linked, BLOCK=1024) == [4, 4, 4, 8]
+    assert variants(linked, BLOCK=2048) == [4, 8, 8, 16]
+    assert variants(linked, BLOCK=4096) == [4, 16, 8, 32]
+    assert variants(linked, BLOCK=8192) == [4, 32, 16, 32]
+    assert variants(linked, BLOCK=32768) == [4, 32, 32, 32], "no more than the space has"
 
 
 def test_a_tile_that_no_thread_can_hold_is_left_to_more_warps():
     linked = link_warps([BLOCK, WARPS], [BLOCK], registers=31)
-    assert variants(linked, BLOCK=8192) == [4, 32, 16], "8 times 31 registers: it may just fit"
-    assert variants(linked, BLOCK=16384) == [32, 32, 16]
-    assert variants(linked, BLOCK=32768) == [32, 32, 32]
-    assert variants(link_warps([BLOCK, WARPS], [BLOCK], registers=255), BLOCK=4096) == [4, 16, 8], "a compiler hoards registers too"
+    assert variants(linked, BLOCK=8192) == [4, 32, 16, 32], "8 times 31 registers: it may just fit"
+    assert variants(linked, BLOCK=16384) == [32, 32, 16, 32]
+    assert variants(linked, BLOCK=32768) == [32, 32, 32, 32]
+    assert variants(link_warps([BLOCK, WARPS], [BLOCK], registers=255), BLOCK=4096) == [4, 16, 8, 32], "a compiler hoards registers too"
 
 
 def test_nothing_is_linked_where_warps_are_varied_or_cannot_be():
     for every, varied in (([BLOCK, WARPS], [BLOCK, WARPS]), ([BLOCK, WARPS], [WARPS]), ([BLOCK], [BLOCK])):
         linked = link_warps(every, varied)
-        assert not linked.followers and linked.list_variants({"BLOCK": 8192}) == [{}] * 3
+        assert not linked.followers and linked.list_variants({"BLOCK": 8192}) == [{}] * VARIANTS
 
 
 def test_each_kernel_of_a_text_has_its_own():
