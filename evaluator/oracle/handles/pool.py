@@ -56,6 +56,13 @@ class RunnerPool:
             while len(waiting) < count:
                 waiting.append(self._start(role, waits=True))
 
+    def trim(self, **counts: int) -> None:
+        """End processes until no more than so many of each role wait."""
+        for role, count in counts.items():
+            waiting = self._waiting.get(role, [])
+            while len(waiting) > count:
+                waiting.pop().close()
+
     def await_sanitizer(self) -> None:
         """Have a process wait under compute-sanitizer, where one can be had."""
         if self._sanitizer is None and not say_why_not():

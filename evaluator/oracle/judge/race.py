@@ -9,6 +9,7 @@ All processes that run candidates are confined as always. Those that are not tim
 from __future__ import annotations
 
 import contextlib
+import os
 import time
 from collections.abc import Callable, Sequence
 
@@ -37,7 +38,11 @@ _LEFT_OVER = 2
 _AFTER = 3
 """Processes that wait for what comes after a race: a verdict, or another race."""
 _AHEAD_FROM = 32e9
-"""Bytes of a card that also holds processes of the next heat: ten contexts of up to a gigabyte beside the task."""
+"""Bytes of a card that also holds processes of later heats."""
+_CONTEXT = 1e9
+"""Bytes that a waiting process may hold of the card. It takes 4 to 5 s to start beside others (H200, 16 processors)."""
+_WAITING = 3
+"""Processes that wait where the task leaves little room; its memory plan has these."""
 _WARM_CALLS = 2
 """Calls of each process before the first one that counts."""
 _REASON_CHARACTERS = 300
@@ -101,25 +106,33 @@ class CardRace:
         rows: dict[str, RaceRow] = {}
         together = _TOGETHER if has_room(self._session) else 1
         heats = [entrants[first : first + together] for first in range(0, len(entrants), together)]
-        self._ahead = self._session.pool if together > 1 and self._session.hardware.memory_bytes >= _AHEAD_FROM else None
+        self._ahead = self._session.pool if self._session.hardware.memory_bytes >= _AHEAD_FROM else None
+        most = self._count_waiting() if together > 1 else _WAITING
         try:
             self._session.place(self._session.draw("own"))  # the calls in which kernels are compiled read what they would
             with contextlib.closing(self._start(incumbent)) as known:
-                self._await(len(heats[0]) if heats else _AFTER)
+                self._await(min(len(entrants), most) or _AFTER)
                 known.collect(self._limit)
                 self._check(known)
                 for number, heat in enumerate(heats, start=1):
                     if time.monotonic() > self._end:
                         rows |= {entrant.sha: RaceRow(sha=entrant.sha, fate=Fate.UNTIMED) for entrant in heat}
                     else:
-                        behind = len(heats[number]) if number < len(heats) else _AFTER
+                        behind = min(len(entrants) - number * together, most) if number < len(heats) else _AFTER
                         rows |= self._run_heat(known, heat, min(keep, _LEFT_OVER), behind)
         except RunnerFault as fault:
             raise InfrastructureError(f"the kernel that is best so far does not run in the race: {fault}") from fault
         finally:
             self._timer.set_candidate(None)
+            if self._ahead is not None:
+                self._ahead.trim(candidate=_AFTER)
         _halve(rows, keep)
         return [rows[entrant.sha] for entrant in entrants]
+
+    def _count_waiting(self) -> int:
+        """Processes that may wait for their heat: as many as processors import side by side, and as the card's memory holds."""
+        plan = self._session.plan
+        return max(_TOGETHER, min(len(os.sched_getaffinity(0)), int((plan.room - plan.needed) / 2 / _CONTEXT)))
 
     def _await(self, count: int) -> None:
         """Let so many processes import beside what goes on; they stand still while something is timed."""
@@ -140,7 +153,7 @@ class CardRace:
         runner.process.pause()
 
     def _run_heat(self, known: RunnerHandle, heat: Sequence[KernelText], keep: int, behind: int) -> dict[str, RaceRow]:
-        """The rows of a heat; `behind` processes for what comes next start beside it."""
+        """The rows of a heat; `behind` processes for what comes next import beside it."""
         rows: dict[str, RaceRow] = {}
         with contextlib.ExitStack() as stack:
             # all of them start before the first is waited for: they import and compile side by side

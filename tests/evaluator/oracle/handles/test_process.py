@@ -96,11 +96,13 @@ def test_a_pool_gives_each_process_once_and_none_that_died(tmp_path: Path, monke
     new.wait_warm()
     for process in (first, alive, new):
         process.close()
-    pool.fill(candidate=1)
-    (last,) = pool._waiting["candidate"]
+    pool.fill(candidate=2)
+    last, more = pool._waiting["candidate"]
+    pool.trim(candidate=1)
+    assert not more.sandbox.alive and pool._waiting["candidate"] == [last], "the one that has waited longest stays"
     pool.close()
     assert not last.sandbox.alive and not last.source.parent.exists()
-    del first, dead, alive, new, process, last
+    del first, dead, alive, new, process, last, more
     assert descriptors() == before
 
 

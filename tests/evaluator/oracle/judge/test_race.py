@@ -55,12 +55,14 @@ class Runner:
 
 
 class Session:
-    plan = SimpleNamespace(together=True)
     hardware = SimpleNamespace(memory_bytes=140e9)
 
     def __init__(self):
         self.awaited = []
-        self.pool = SimpleNamespace(fill=lambda candidate: self.awaited.append(candidate))
+        self.trimmed = []
+        self.pool = SimpleNamespace(
+            fill=lambda candidate: self.awaited.append(candidate), trim=lambda candidate: self.trimmed.append(candidate)
+        )
 
     def runner(self, kernel):
         return Runner(kernel)
@@ -115,12 +117,14 @@ def raced(monkeypatch):
     monkeypatch.setattr(race, "Inputs", lambda session: SimpleNamespace(next=list))
     monkeypatch.setattr(race, "has_room", lambda session: True)
 
-    def run(names, incumbent="best", keep=2, seconds=60.0):
+    def run(names, incumbent="best", keep=2, seconds=60.0, needed=132e9):
         session = Session()
+        session.plan = SimpleNamespace(together=True, room=140e9, needed=needed)
         timer, baselines = Timer(), SimpleNamespace(session=session, start=lambda: None)
         entrants = [KernelText(name, name) for name in names]
         rows = race.run_card_race(baselines, timer, KernelText(incumbent, incumbent), entrants, keep=keep, limit=9.0, seconds=seconds)
         timer.awaited = session.awaited
+        assert session.trimmed in ([], [3]), "what waits behind a race is what its verdicts need"
         PLACED.clear()
         assert not ALIVE and not RUNNING and timer.candidate is None, "every process has ended"
         return {row.sha: row for row in rows}, timer
@@ -146,6 +150,17 @@ def test_of_all_heats_the_best_are_left_over_and_time_is_kept(raced):
     assert timer.awaited == [4, 1, 3], "processes of the next heat, or for what comes behind, start beside the one before"
     assert rows["fast"].fate is Fate.SLOWER and rows["fast"].pairs == 4, "a later heat need not show what an earlier one has beaten"
     assert {row.fate for row in raced(["fast"], seconds=-1.0)[0].values()} == {Fate.UNTIMED}
+
+
+def test_all_entrants_import_at_once_where_the_card_and_the_processors_allow_it(raced, monkeypatch):
+    names = ["fast", "faster", "slow", "wrong", "lies", "broken", "dies"]
+    monkeypatch.setattr(race.os, "sched_getaffinity", lambda pid: range(16))
+    assert raced(names, needed=20e9)[1].awaited == [7, 3, 3]
+    assert raced(names, needed=130e9)[1].awaited == [5, 3, 3], "half of what is free, a gigabyte each"
+    monkeypatch.setattr(race.os, "sched_getaffinity", lambda pid: range(6))
+    assert raced(names, needed=20e9)[1].awaited == [6, 3, 3]
+    monkeypatch.setattr(race, "has_room", lambda session: False)
+    assert raced(["fast", "slow", "faster", "wrong", "lies"])[1].awaited == [3, 3, 3, 2, 1, 3], "one at a time, the next ones beside it"
 
 
 def test_without_an_incumbent_that_runs_there_is_no_race(raced):
