@@ -43,6 +43,7 @@ from tritonsmith.evaluator.oracle.judge.race import run_card_race
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
 from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
 from tritonsmith.evaluator.processes.serve import serve_requests
+from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
@@ -110,6 +111,7 @@ class Oracle:
 
     def _evaluate(self, request: dict[str, Any]) -> Verdict:
         started = time.monotonic()
+        STEPS.start()
         task = Task.model_validate(request["task"])
         kernel, profile = KernelText(**request["kernel"]), request["profile"]
         assert self._hardware is not None
@@ -129,8 +131,10 @@ class Oracle:
 
     def _race(self, request: dict[str, Any]) -> dict[str, Any]:
         """The rows of a timed race, or why there is none: a failed race is no failed verdict, and nobody asks for it again."""
+        STEPS.start()
         task = Task.model_validate(request["task"])
         judge = self._judge(task)
+        STEPS.note("race")
         if not isinstance(judge, CardJudge):
             return {"rows": [], "note": "there is no card to race on"}
         judge.session.mark = Path(request["measuring"])
@@ -159,6 +163,7 @@ class Oracle:
             judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
             judge.session.mark = Path(request["measuring"])
             judge.session.code = partial(locate_code, Path(request["code"]), task.sha)
+            STEPS.note("judge the kernel")
             try:
                 return judge, judge.judge(kernel, request["profile"], Path(request["raw"]), request["call_seconds"])
             except BaselineError as error:
@@ -176,6 +181,7 @@ class Oracle:
         key = f"{task.sha} {task.asked} {self._baselines}"
         if key in self._judges and after is None:
             return self._judges[key]
+        STEPS.note(f"load the task once more: {why}" if why else "load the task")
         for old in self._judges.values():
             old.close()
         self._judges.clear()

@@ -36,6 +36,7 @@ from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
 from tritonsmith.evaluator.oracle.timing.paired import find_strongest
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, write_raw
+from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.schema import LaunchFacts, Status, Verdict
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
@@ -203,7 +204,7 @@ class CardJudge:
     @contextlib.contextmanager
     def _step(self, name: str) -> Iterator[None]:
         """Note how long a part of the verdict takes."""
-        started = time.monotonic()
+        started = STEPS.note(name)
         yield
         if self.session.plan.is_tight:
             torch.cuda.empty_cache()

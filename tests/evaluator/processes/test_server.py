@@ -39,3 +39,29 @@ def test_it_has_the_names_that_it_is_given_and_none_of_ours(tmp_path: Path, monk
         server.remove()
     names = str(raised.value).split()
     assert "A_MARK" in names and "PATH" in names and "OUR_SECRET" not in names
+
+
+SLEEPER = """
+import json, sys, time
+from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.processes.steps import STEPS
+sys.stdin.readline()
+print(json.dumps({"hardware": named_card("h200").model_dump(mode="json")}), flush=True)
+sys.stdin.readline()
+STEPS.start()
+STEPS.note("load the task")
+STEPS.note("check")
+time.sleep(60)
+"""
+
+
+def test_a_late_answer_is_told_with_the_step_that_it_waits_for(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    (tmp_path / "sleeper.py").write_text(SLEEPER)
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path))
+    server = ServerProcess("h200", module="sleeper")
+    try:
+        server.hello()
+        with pytest.raises(InfrastructureError, match=r"no answer within 1 s\): its last step is 'check', begun after 0 s"):
+            server.ask({"op": "evaluate"}, 1.0)
+    finally:
+        server.remove()
