@@ -47,7 +47,7 @@ _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
         "block_m": (64, 128, 256), "block_n": (64, 128, 256), "block_k": (32, 64, 128),
     },
     Stage.TUNE_MEMORY: {
-        "whole_row": (4096, 8192, 16384, 32768), "per_thread": (8, 16, 32), "product_warps": (4, 8), "num_stages": (2, 3, 4),
+        "whole_row": (4096, 8192, 16384, 32768), "per_thread": (8, 16, 32), "product_warps": (4, 8), "num_stages": (1, 2, 3, 4),
         "attention_warps": (4, 8), "attention_stages": (1, 2, 3), "attention_products": ("fp16x3", "tf32x3"),
     },
 }  # fmt: skip

@@ -34,6 +34,12 @@ _PAIRED = 64 * 128
 convolution with parts made ahead takes 0.66 to 1.0 of the time (eleven of KernelBench, H200, 2026-11-26; raw/kernelbench/tiles.jsonl)."""
 _PAIR_SHARED = 113 * 1024
 """Shared memory of one of two such programs on sm_80 and later cards for servers: 164 to 228 KB are there for both."""
+_LOW, _FEW_STEPS = 32, 9
+"""Rows of a tile, and steps of its sum, up to which a convolution with parts made ahead reads a step when it multiplies it. Four such took
+0.82 to 0.87 of the time that they take in three stages, one of 16 steps 1.13, and 17 with higher tiles 1.02 to 1.48 (KernelBench level 2,
+H200, 2026-11-27; raw/kernelbench/reductions.jsonl)."""
+_PLAIN_STAGES = 3
+"""The plain setting, which leaves the number to the tile."""
 _LONG = 80
 """Characters of a mask that gets a line of its own."""
 
@@ -88,7 +94,15 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     wide = max(wide, region.product.together)
     high = max(high, fill(region.product.sizes[1])) if region.product.reduced else high
     tile = ProductTile(high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
-    return _pair(tile, region.product) if ahead else tile
+    return _choose_stages(_pair(tile, region.product), tile.stages, region.product) if ahead else tile
+
+
+def _choose_stages(tile: ProductTile, asked: int, product: MatrixProduct) -> ProductTile:
+    """The tile of a convolution, in one stage where more cost registers and hide little."""
+    _, _, _, taps, depth = product.sizes
+    steps = taps * -(-depth // tile.depth)
+    shallow = product.window and asked == _PLAIN_STAGES and tile.rows <= _LOW and steps <= _FEW_STEPS
+    return replace(tile, stages=1) if shallow else tile
 
 
 def _pair(tile: ProductTile, product: MatrixProduct) -> ProductTile:

@@ -12,6 +12,7 @@ from tritonsmith.prompts.recipes.regions.cutting import tiles
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import choose_tile
 
 CONV, SMALL = "self.c=nn.Conv2d(8, 64, 3)", "torch.randn(2, 8, 20, 20)"
 GROUPS = f"{CONV}; self.n=nn.GroupNorm(16, 64); self.s=nn.Parameter(torch.randn(64, 1, 1))"
@@ -124,3 +125,19 @@ def test_a_mean_of_a_norm_is_the_norm_of_a_mean() -> None:
 def test_a_norm_that_stays_in_the_cache_reads_it() -> None:
     plan = read_regions(*describe_case(ON_THE_TILE["a norm of what is stored"]))
     assert not list_tiled(plan)
+
+
+def test_a_low_tile_with_a_short_sum_is_read_in_one_stage(evaluator: LocalEvaluator) -> None:
+    """Higher tiles and longer sums are loaded ahead, and so is what a search asks for."""
+
+    def count_stages(channels: int, side: int, **asked: int) -> int:
+        init = f"self.c=nn.Conv2d(8, {channels}, {side})"
+        plan = plan_of("return F.avg_pool2d(torch.tanh(self.c(x)), 2)", "torch.randn(64, 8, 64, 64)", init=init)
+        settings = REGIONS.recipes[0].defaults(plan, evaluator.hardware, plan.precision)
+        assert settings is not None
+        (product,) = (one for one in plan.regions if isinstance(one, ProductRegion))
+        return choose_tile(product, settings | asked).stages
+
+    assert count_stages(16, 3) == count_stages(32, 3) == 1
+    assert count_stages(64, 3) == count_stages(16, 11) == 3
+    assert count_stages(16, 3, num_stages=2) == 2
