@@ -44,6 +44,7 @@ class CardWorker:
     def __init__(self, target: str, device: str, limit: float) -> None:
         self._server = ServerProcess(target, module=_WORKER, environment={"CUDA_VISIBLE_DEVICES": device} if device else None)
         self._device, self._limit = device, limit
+        self._closed = False
 
     def hello(self) -> Hardware:
         """The card. Raises UsageError where there is none."""
@@ -61,6 +62,8 @@ class CardWorker:
         try:
             row = JudgeRow.model_validate(self._server.ask(request, self._limit)["row"])
         except InfrastructureError as error:
+            if self._closed:  # an interrupted question has no row, so that the same command asks it again
+                raise
             row = make_row(
                 job, ruling=Ruling.OPEN, message=f"the worker gave no verdict: {error}", seconds=round(time.monotonic() - started, 2),
                 device=self._device,
@@ -71,6 +74,7 @@ class CardWorker:
 
     def close(self) -> None:
         """End the process and remove its folder."""
+        self._closed = True
         self._server.remove()
 
 

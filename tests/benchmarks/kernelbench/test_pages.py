@@ -1,6 +1,7 @@
 """Pages of rows: what is counted, what is missed, and that an estimate never becomes a result."""
 
 import json
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ from tritonsmith.benchmarks.kernelbench.rows.pages import write_copies, write_pa
 from tritonsmith.benchmarks.kernelbench.rows.rate_page import write_rate
 from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile
-from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 
 
 def row(name: str, score: float | None = 1.0, ruling: Ruling = Ruling.JUDGED, **more: Any) -> JudgeRow:
@@ -157,3 +158,15 @@ def test_a_question_that_takes_too_long_costs_one_row() -> None:
     finally:
         hasty.close()
         patient.close()
+
+
+@pytest.mark.slow
+def test_an_interrupted_question_has_no_row() -> None:
+    """The command closes its workers when it is interrupted, while they wait for an answer."""
+    worker = CardWorker("h200", "", 120)
+    worker.hello()
+    closing = threading.Timer(1.0, worker.close)
+    closing.start()
+    with pytest.raises(InfrastructureError, match="the oracle process failed"):
+        worker.ask(large.make_jobs("gelu", "small")[0])
+    closing.join()
