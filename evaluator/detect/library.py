@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from collections.abc import Iterator, Mapping
 
@@ -43,6 +44,11 @@ _TENSOR_PRODUCTS = {
 """Methods of tensors that are a matrix product."""
 _TENSOR_REDUCTIONS = {"softmax", "log_softmax", "cumsum", "cumprod", "logsumexp", "topk", "sort", "argsort", "msort", "median", "cumsum_"}
 """Methods of tensors that are a reduction or scan."""
+_POINTWISE = {
+    "exp", "exp2", "expm1", "log", "tanh", "sigmoid", "relu", "silu", "gelu", "elu", "leaky_relu", "softplus", "where", "clamp", "sqrt",
+    "rsqrt", "pow", "lerp", "addcmul", "addcdiv", "maximum", "minimum", "mul", "add", "sub", "div", "sin", "cos", "logsigmoid", "hardtanh",
+}  # fmt: skip
+"""Functions of torch and methods of tensors that launch a kernel for each element's own work."""
 _REDUCTION_MODULES = re.compile(r"(Log)?Softmax(2d)?$|(Layer|Group|RMS|Instance|Batch)Norm\d?d?$|(Adaptive)?(Max|Avg)Pool\dd$|\w+Loss$")
 """Layers of torch.nn that are a reduction."""
 _PRODUCT_MODULES = {"Linear", "LazyLinear", "Bilinear", "NonDynamicallyQuantizableLinear"}
@@ -99,6 +105,18 @@ def find_library_call(call: Call, tensors: Tensors) -> tuple[str, str] | None:
         for name, kind in _read_work(thing, call, tensors):
             return name, kind
     return None
+
+
+def is_pointwise_call(call: Call, tensors: Tensors) -> bool:
+    """Whether a call enters a pointwise function of torch, with a tensor that rests on forward's arguments."""
+    owner = call.node.func.value if isinstance(call.node.func, ast.Attribute) else None
+    for thing in call.things:
+        parts = thing.name.split(".")
+        outside = thing.kind is ThingKind.OUTSIDE and parts[0] == "torch"
+        if (outside or thing.kind is ThingKind.METHOD) and parts[-1].rstrip("_") in _POINTWISE:
+            given = [*call.node.args, *(word.value for word in call.node.keywords)]
+            return any(tensors.is_input(part, call.frame) for part in (given if outside else [owner]))
+    return False
 
 
 def _read_work(thing: Thing, call: Call, tensors: Tensors) -> Iterator[tuple[str, str]]:

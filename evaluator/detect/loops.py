@@ -294,11 +294,18 @@ def _starts_at_program(form: Polynomial, loop: Loop) -> bool:
 
 
 def _continues_programs(walk: KernelWalk, form: Polynomial, loop: Loop) -> bool:
-    """Whether an iteration moves an address on by all programs, and not by a tile whose elements lie as far apart."""
+    """Whether an iteration moves an address on by all programs, and not by a tile whose elements lie as far apart.
+
+    What adds up goes on to another tile only where tiles fill the space between programs, and each program has one number in the end. Else
+    the number of programs is the length of a row.
+    """
     step = form.coefficient(loop.name)
-    ranges = {symbol.name for symbol in form.symbols() if symbol.kind == "range"}
-    own = any(form.coefficient(name) * walk.ranges[name] == step for name in ranges)
-    return is_multiple_of_programs(step) and not own
+    tiles = [form.coefficient(symbol.name) * walk.ranges[symbol.name] for symbol in form.symbols() if symbol.kind == "range"]
+    if not is_multiple_of_programs(step) or step in tiles:
+        return False
+    units = [form.coefficient(dep) for dep in form.deps if dep.startswith("program:")]
+    numbers = all(access.address.rank == 0 for access in walk.accesses if access.kind != "load")
+    return not loop.updates or numbers and any(unit in tiles for unit in units)
 
 
 def _takes_share(walk: KernelWalk, loop: Loop) -> bool:

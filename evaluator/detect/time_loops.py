@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 
 from tritonsmith.evaluator.detect.host_heads import WRAPPERS, Head, describe_loop, find_conditions, find_heads
 from tritonsmith.evaluator.detect.host_loops import SLICES, LoopView, moves_by_tiles, uses_name
-from tritonsmith.evaluator.detect.library import find_library_call
+from tritonsmith.evaluator.detect.library import find_library_call, is_pointwise_call
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.schema import LaunchFacts, TaskFacts
@@ -35,7 +35,8 @@ def find_time_loop(
     layers = _count_layers(task)
     loops = TimeLoops(host)
     for call in host.calls:
-        if not call.loops or not (call.kernel or find_library_call(call, loops.tensors)):
+        work = bool(call.kernel or find_library_call(call, loops.tensors))
+        if not call.loops or not (work or is_pointwise_call(call, loops.tensors)):
             continue
         line = call.node.lineno
         if call.kernel in counted:
@@ -49,6 +50,8 @@ def find_time_loop(
             if launches <= max(1, layers):
                 continue
         for site in reversed(call.loops):
+            if not work and not loops.view(site).find_carried():
+                continue
             if loops.runs_over_time(site) and not loops.view(site).is_independent(index, walks, call):
                 what = f"launches {call.kernel}" if call.kernel else f"calls {ast.unparse(call.node.func)}"
                 at = f"the Python loop in line {site.loop.lineno} ({describe_loop(site.loop)})"
@@ -192,9 +195,8 @@ class TimeLoops:
             return self.tensors.is_input(over.value if isinstance(over, ast.DictComp) else over.elt, frame) and along
         if isinstance(over, ast.Name):
             values = [(value, where) for value, where in self._host.values.find_definitions(over, frame) if value is not over]
-            known = [(value, where) for value, where in values if not uses_name(value, over.id)]
             if values:
-                return any(self._gives_steps(value, where, depth - 1) for value, where in known)
+                return any(self._gives_steps(value, where, depth - 1) for value, where in values)
         if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in WRAPPERS and over.args:
             return self._gives_steps(over.args[0], frame, depth - 1)
         if isinstance(over, ast.List | ast.Tuple):
