@@ -10,7 +10,7 @@ from tritonsmith.evaluator.detect.algorithms import (
 )
 from tritonsmith.evaluator.detect.bounds import find_bound
 from tritonsmith.evaluator.detect.convolutions import find_direct_convolution
-from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents, read_multiples, read_shared_buffers
+from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents, read_multiples
 from tritonsmith.evaluator.detect.library import find_library_work
 from tritonsmith.evaluator.detect.loops import find_loop_traits
 from tritonsmith.evaluator.detect.observed import compare_sharing, find_observed_waits, note_iterations
@@ -18,6 +18,7 @@ from tritonsmith.evaluator.detect.products import find_serial_product
 from tritonsmith.evaluator.detect.records import Detection, KernelCode, Trait, TraitHit
 from tritonsmith.evaluator.detect.sharing import find_unsynchronised_sharing
 from tritonsmith.evaluator.detect.time_loops import find_time_loop
+from tritonsmith.evaluator.detect.views import keeps_to_runs, read_overlaps, read_shared_buffers
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, TaskFacts, Timing
 from tritonsmith.evaluator.source.host_calls import Call, HostCalls
@@ -67,8 +68,13 @@ def _detect(
     for name, node in index.find_kernels(str(call.kernel) for call in launches).items():
         known, calls = _facts_of(name, facts), [call for call in launches if call.kernel == name]
         constants, shared = read_constants(host.values, name, calls, known), read_shared_buffers(host.values, calls)
-        walk = walks[name] = walk_kernel(index, node, read_multiples(host.values, calls) | constants, shared)
-        found = _find_kernel_traits(host.values, walk, known, calls, hardware)
+        given = read_multiples(host.values, calls) | constants
+        walk = walks[name] = walk_kernel(index, node, given, shared)
+        overlaps = read_overlaps(host.values, calls)
+        joined = {parameter: other for parameter, (other, _) in overlaps.items()}
+        places = {parameter: place for parameter, (_, place) in overlaps.items()}
+        viewed = walk_kernel(index, node, given | places, shared | joined) if overlaps else walk
+        found = _find_kernel_traits(host.values, walk, viewed, known, calls, hardware)
         hits += found
         codes.append(
             KernelCode(
@@ -88,7 +94,7 @@ def _detect(
 
 
 def _find_kernel_traits(
-    values: HostValues, walk: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None
+    values: HostValues, walk: KernelWalk, viewed: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None
 ) -> list[TraitHit | None]:
     extents = known.grid if known is not None else (None, None, None)
     if known is None and launches and all(read_grid_extents(values, call) in ((1,), (1, 1), (1, 1, 1)) for call in launches):
@@ -105,6 +111,8 @@ def _find_kernel_traits(
     if transform is not None:
         convolution = None  # its loops are that algorithm's
     shared = find_unsynchronised_sharing(walk, extents)
+    if shared is None and viewed is not walk and keeps_to_runs(viewed):
+        shared = find_unsynchronised_sharing(viewed, extents)
     if shared is not None and known is not None:
         shared = compare_sharing(shared, walk, known)
     return [persistent, row, grid, shared, serial, convolution, transform]

@@ -17,9 +17,6 @@ from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.language import get_parameters
 from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop, Use
 
-_SAME_PLACE = ("view", "view_as", "reshape", "flatten", "ravel", "detach", "squeeze", "unsqueeze")
-"""Methods of a tensor that give the same numbers at the same place, in another shape."""
-
 
 def find_one_axis_grid(
     values: HostValues, walk: KernelWalk, known: KernelFacts | None, launches: Sequence[Call], hardware: Hardware | None
@@ -227,32 +224,6 @@ def _read_tuned(index: KernelSource, kernel: ast.FunctionDef) -> Iterator[tuple[
             for key, value in zip(choice.keys, choice.values, strict=True) if isinstance(choice, ast.Dict) else ():
                 if isinstance(key, ast.Constant) and isinstance(value, ast.Constant) and type(value.value) is int:
                     yield str(key.value), value.value
-
-
-def read_shared_buffers(values: HostValues, launches: Sequence[Call]) -> dict[str, str]:
-    """Parameters that a launch gives the same tensor as an earlier one, by one name or by two names for it."""
-    found: dict[str, str] = {}
-    for call in launches:
-        first: dict[str, str] = {}
-        for parameter, value in read_launch_arguments(values.index, call).items():
-            name = _find_first_name(values, value, call.frame)
-            if isinstance(name, ast.Name | ast.Attribute) and (other := first.setdefault(ast.unparse(name), parameter)) != parameter:
-                found[parameter] = other
-    return found
-
-
-def _find_first_name(values: HostValues, node: ast.expr, frame: Frame, depth: int = 4) -> ast.expr:
-    """The name that an argument stands for: `y` for `y.view(-1)`, and for `out` after `out = y` if both are set once."""
-    if depth and isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _SAME_PLACE:
-        return _find_first_name(values, node.func.value, frame, depth - 1)
-    bound = values.names.read(frame.function)
-    given = values.names.read_parameters(frame.function) if frame.function is not None else []
-    own = bound.get(node.id, []) if isinstance(node, ast.Name) and node.id not in given else []
-    value = own[0][0] if len(own) == 1 and own[0][1] is None else None
-    if not depth or not isinstance(value, ast.expr):
-        return node
-    first = _find_first_name(values, value, frame, depth - 1)
-    return first if isinstance(first, ast.Name) and len(bound.get(first.id, [])) <= 1 else node
 
 
 def _read_settled_number(values: HostValues, node: ast.expr, frame: Frame) -> int | None:

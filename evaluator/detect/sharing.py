@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from itertools import permutations
+from itertools import permutations, product
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.detect.waits import is_covered, is_locked, is_overwritten, keep_time
 from tritonsmith.evaluator.source.forms import ZERO, Polynomial, Symbol, find_multiple, make_symbol
-from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Loop, Use
+from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Use
 
 Extents = tuple[int | None, int | None, int | None]
 _STEPS_BACK = (0, 1, -1, 2, -2)
@@ -30,19 +31,21 @@ def find_unsynchronised_sharing(walk: KernelWalk, extents: Extents) -> TraitHit 
     for store in stores:
         for load in loads:
             shared = store.address.roots & load.address.roots
-            if not shared or any(-side in load.sides for side in store.sides) or _is_covered(walk, store, load):
+            if not shared or any(-side in load.sides for side in store.sides):
                 continue
-            if _swaps(walk, store, load):
+            waited = is_covered(walk, store, load)
+            if waited and not is_overwritten(walk, store, load) or _swaps(walk, store, load):
                 continue
-            how = next(_explain_crossing(walk, store, load, extents), None)
+            how = next(_explain_crossing(walk, store, load, extents, waited), None)
             if how is not None:
                 common = [loop for loop in store.loops if loop in load.loops]
                 where = f", in the loop of line {walk.loops[common[0]].line}," if common else ""
                 places = f"{how[0]} in line {store.line} and {how[1]} in line {load.line}"
+                missing = "no wait stands between that load and the next store" if waited else "nobody waits"
                 return TraitHit(
                     name=Trait.UNSYNCHRONISED_SHARING,
                     line=load.line,
-                    evidence=f"{walk.name}: {min(shared)} is {places}{where} and nobody waits",
+                    evidence=f"{walk.name}: {min(shared)} is {places}{where} and {missing}",
                     nearest=_find_nearest(how[0], bool(common)),
                 )
     return None
@@ -64,40 +67,9 @@ def _find_nearest(how: str, repeated: bool) -> str:
     return "" if repeated else "safe if programs that store end before others load, which a grid does not promise"
 
 
-def _is_covered(walk: KernelWalk, store: AccessSite, load: AccessSite) -> bool:
-    """Whether whoever loads has waited before: in the loop around both, or anywhere where there is none."""
-    common = next((loop for loop in store.loops if loop in load.loops), 0)
-    if common in walk.foreign:
-        return True
-    awaited = {root for access in walk.accesses if any(walk.loops[loop].polls for loop in access.loops) for root in access.address.roots}
-    if common and load.address.roots <= awaited:
-        return True  # a first look at what is then waited for
-    polls = [poll for poll in walk.polls_in(common) if not common or _stands_between(walk, poll, store, load)]
-    guards = [poll.guards for poll in polls if common or _may_hand_over(walk, poll, store)]
-    if any(guard <= load.guards for guard in guards):
-        return True
-    return any(frozenset({-number}) == other for guard in guards if len(guard) == 1 for number in guard for other in guards)
-
-
-def _stands_between(walk: KernelWalk, poll: Loop, store: AccessSite, load: AccessSite) -> bool:
-    """Whether a wait in a loop around both stands on the way from the store to the next load, which may be in the next iteration."""
-    places = [place for place, access in enumerate(walk.accesses) if poll.id in access.loops]
-    if not places:
-        return True
-    first, last = walk.accesses.index(store), walk.accesses.index(load)
-    return first < places[0] < last if first < last else places[0] > first or places[0] < last
-
-
-def _may_hand_over(walk: KernelWalk, poll: Loop, store: AccessSite) -> bool:
-    """Whether a wait outside of loops can order a store: it follows the store, or each program waits for a turn or place of its own."""
-    places = [place for place, access in enumerate(walk.accesses) if poll.id in access.loops]
-    own = poll.by_program or any(walk.accesses[place].address.pids for place in places)
-    return own or not places or walk.accesses.index(store) < places[0]
-
-
-def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, extents: Extents) -> Iterator[tuple[str, str]]:
+def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, extents: Extents, waited: bool) -> Iterator[tuple[str, str]]:
     tiles = {part for part in store.address.pids if _covers_programs(part, extents)}
-    beside, locked = _find_axes_beside(walk, store, extents), _is_locked(walk, store)
+    beside, locked = _find_axes_beside(walk, store, extents), is_locked(walk, store)
     missing = [part for part in tiles if not _stays_in_tile(part, load.address.pids) or _bounds_only(part, load.address.form)]
     if missing:
         axis = re.split(r"//|%", min(missing))[0]
@@ -123,7 +95,7 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
         yield "added to by load and store, at places that come from memory,", "loaded for it"
     elif _counts_at_loaded_places(walk, store):
         yield "changed by atomics at places that come from memory", "loaded"
-    elif tiles and _reads_neighbours(walk, store, load) and not _takes_other_colour(store, load):
+    elif tiles and _reads_neighbours(walk, store, load) and not _takes_other_colour(store, load, waited):
         yield "stored by tile of each program", "loaded beyond the tile's edge"
 
 
@@ -163,7 +135,7 @@ def _meet_in_pairs(store: AccessSite) -> bool:
 
 def _takes_turns(walk: KernelWalk, store: AccessSite, load: AccessSite, beside: set[str]) -> bool:
     """Whether some programs store where those on the other side of a condition load, which share the place or only read the buffer."""
-    if _is_locked(walk, store) or not any(-guard in load.guards for guard in store.guards):
+    if is_locked(walk, store) or not any(-guard in load.guards for guard in store.guards):
         return False
     writing = (access for access in walk.accesses if access.kind != "load" and access.address.roots & load.address.roots)
     return bool(beside) and store.address.form == load.address.form or not any(load.guards <= access.guards for access in writing)
@@ -196,25 +168,12 @@ def _counts_at_loaded_places(walk: KernelWalk, store: AccessSite) -> bool:
     chased = (symbol for symbol in store.address.form.symbols() if symbol.kind == "opaque" and symbol.key.startswith("loaded"))
     apart = (symbol.deps for symbol in chased)
     meet = any(any(dep.startswith("range:") for dep in deps) and any(dep.startswith("program:") for dep in deps) for deps in apart)
-    return store.kind == "atomic" and meet and store.swaps is None and not _is_locked(walk, store)
+    return store.kind == "atomic" and meet and store.swaps is None and not is_locked(walk, store)
 
 
 def _differs(walk: KernelWalk, store: AccessSite) -> bool:
     """Whether programs store different values at one place, outside of a lock and not one program alone."""
-    return bool(store.value.pids) and not store.guards and not _is_locked(walk, store)
-
-
-def _is_locked(walk: KernelWalk, store: AccessSite) -> bool:
-    """Whether a store stands behind a lock that is taken, and not behind its release."""
-    place = walk.accesses.index(store)
-    for lock in (loop for loop in walk.loops.values() if loop.lock):
-        taken = [number for number, access in enumerate(walk.accesses) if lock.id in access.loops]
-        words = {root for number in taken for root in walk.accesses[number].address.roots}
-        behind = [number for number, access in enumerate(walk.accesses) if taken and number > taken[-1] and access.kind != "load"]
-        freed = [number for number in behind if walk.accesses[number].address.roots & words]
-        if not taken or taken[0] < place and (not freed or place < freed[-1]):
-            return True
-    return False
+    return bool(store.value.pids) and not store.guards and not is_locked(walk, store)
 
 
 def _covers_programs(part: str, extents: Extents) -> bool:
@@ -240,11 +199,11 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
     """Whether the load lies some elements, or some programs, beside the place that the program itself stores."""
     stored, loaded = _open_ring(store.address.form), _open_ring(load.address.form)
     loops = {f"loop:{loop}" for loop in store.loops if loop in load.loops}
-    apart = _without_time(loaded - stored, loops)
+    apart = keep_time(loaded - stored, loops)
     bent = {symbol for symbol in loaded.symbols() if symbol.kind == "opaque" and symbol.key.startswith(("Mod", "maximum", "minimum"))}
     if any(_is_place(symbol.all_deps) for symbol in bent - set(stored.symbols())):
         return True
-    units = [stored.coefficient(symbol.name) for symbol in set(stored.symbols()) if symbol.kind == "program"]
+    units = [stored.coefficient(symbol.name) for symbol in set(stored.symbols()) if _is_number(symbol)]
     tiled = _find_tiled(walk, stored)
     steps = [stored.coefficient(name) for name in sorted(loops)]
     moved_by = [apart] + [apart - step.scaled(times) for step in steps if step.terms for times in _STEPS_BACK if times]
@@ -260,6 +219,8 @@ def _reads_neighbours(walk: KernelWalk, store: AccessSite, load: AccessSite) -> 
         return False
     if any(_is_kept_inside(load, loaded - stored, symbol, walk.ranges[symbol.name]) for symbol in tiled):
         return False
+    if any(_shares_a_bound(store, load, apart, unit) for unit in elements):
+        return True
     return same or any(find_multiple(rest, unit) for rest in moved_by for unit in (*units, *elements) if unit.terms)
 
 
@@ -282,19 +243,34 @@ def _is_shorter(way: Polynomial, width: Polynomial, unit: Polynomial) -> bool:
     return unit.constant == 1 and (find_multiple(width, way) or 0) > 1
 
 
-def _takes_other_colour(store: AccessSite, load: AccessSite) -> bool:
-    """Whether masks keep elements of one colour, as in a red-black sweep, and what is loaded beside them has another one."""
+def _takes_other_colour(store: AccessSite, load: AccessSite, waited: bool) -> bool:
+    """Whether masks keep elements of one colour, as in a red-black sweep, and what is loaded beside them has another one.
+
+    All programs of a launch must share the colour. One that changes in a loop needs a wait there.
+    """
     if store.mask is None or load.mask is None:
         return False
     apart, places = load.address.form - store.address.form, [each for each in store.address.form.symbols() if each.is_place()]
     moves = [(place.name, find_multiple(apart, store.address.form.coefficient(place.name))) for place in places]
-    colours = [each for each in store.mask.all_symbols() if each.key.startswith("Mod") and each in set(load.mask.all_symbols())]
-    for number, count in (symbol.parts for symbol in colours if len(symbol.parts) == 2):
+    whole, both = set(store.address.form.symbols()), set(load.mask.all_symbols())
+    tests = [each for each in store.mask.all_symbols() if each.key.startswith("Compare") and each in both and len(each.parts) == 2]
+    for number, count in _find_colours(tests, whole, () if waited else ("loop", "carried")):
         for name, steps in moves:
             changed = number.coefficient(name).constant
             if steps and changed and count.constant and steps * changed % count.constant:
                 return True
     return False
+
+
+def _find_colours(tests: list[Symbol], whole: set[Symbol], unfit: tuple[str, ...]) -> Iterator[tuple[Polynomial, Polynomial]]:
+    """Numbers of places and counts of colours, `i` and 2 of `i % 2 == colour`; what else is in them is the same for all programs."""
+    for left, right in (pair for test in tests for pair in permutations(test.parts)):
+        others, _ = right.split("program", "range", *unfit)
+        for symbol in left.symbols():
+            if symbol.key.startswith("Mod") and len(symbol.parts) == 2 and not others.terms:
+                beside = (each for each in symbol.parts[0].symbols() if each not in whole)
+                if not any(Polynomial(frozenset({((each,), 1)})).split("program", *unfit)[0].terms for each in beside):
+                    yield symbol.parts[0], symbol.parts[1]
 
 
 def _lies_beside(apart: Polynomial, element: Symbol, unit: Polynomial, extent: Polynomial) -> bool:
@@ -317,10 +293,17 @@ def _open_ring(form: Polynomial) -> Polynomial:
     return form
 
 
+def _is_number(symbol: Symbol) -> bool:
+    """Whether it is a program's number along an axis, or the quotient or remainder that stands for one of two axes."""
+    parted = symbol.key.startswith(("FloorDiv", "Mod")) and not symbol.deps & symbol.parts[-1].deps
+    kinds = {dep.partition(":")[0] for dep in symbol.deps}
+    return symbol.kind == "program" or parted and "program" in kinds and kinds <= {"program", "programs", "parameter"}
+
+
 def _find_tiled(walk: KernelWalk, form: Polynomial) -> list[Symbol]:
     """Ranges of elements that lie side by side from one program to the next."""
     symbols = set(form.symbols())
-    units = [form.coefficient(symbol.name) for symbol in symbols if symbol.kind == "program"]
+    units = [form.coefficient(symbol.name) for symbol in symbols if _is_number(symbol)]
     return [each for each in symbols if each.kind == "range" and form.coefficient(each.name) * walk.ranges[each.name] in units]
 
 
@@ -340,6 +323,21 @@ def _reaches_by_steps(apart: Polynomial, units: list[Polynomial]) -> bool:
     return any(apart.coefficient(name) in (unit, unit.scaled(-1)) for name in own for unit in units)
 
 
+def _shares_a_bound(store: AccessSite, load: AccessSite, apart: Polynomial, unit: Polynomial) -> bool:
+    """Whether masks keep a place and the one some elements on within the same bound: `o < n` and `o + d < n`, with d an argument."""
+    if store.mask is None or load.mask is None or not apart.terms or apart.split("program", "range", "loop", "carried")[0].terms:
+        return False
+    own, others = (
+        [each for each in mask.all_symbols() if each.key.startswith("Compare") and len(each.parts) == 2] for mask in (store.mask, load.mask)
+    )
+    for here, there in product(own, others):
+        moved = [second - first for first, second in zip(here.parts, there.parts, strict=True)]
+        (number, way), still = max(zip(here.parts, moved, strict=True), key=lambda pair: len(pair[1].terms)), ZERO in moved
+        if still and here.key[:9] == there.key[:9] and _is_place(number.deps) and way * unit == apart:
+            return True
+    return False
+
+
 def _is_kept_inside(load: AccessSite, apart: Polynomial, element: Symbol, extent: Polynomial) -> bool:
     """Whether a mask keeps elements that lie some places on within the own tile, as `i >= 1` does for `i - 1` where i begins at 0."""
     signs = {number > 0 for _, number in apart.terms}
@@ -353,13 +351,3 @@ def _is_kept_inside(load: AccessSite, apart: Polynomial, element: Symbol, extent
 
 def _is_place(deps: frozenset[str]) -> bool:
     return any(dep.startswith("program:") for dep in deps) and any(dep.startswith("range:") for dep in deps)
-
-
-def _without_time(form: Polynomial, loops: set[str]) -> Polynomial:
-    """The terms that do not change from one iteration to the next."""
-    kept = (
-        (part, number)
-        for part, number in form.terms
-        if not any(loops & symbol.all_deps or any(dep.startswith("carried:") for dep in symbol.all_deps) for symbol in part)
-    )
-    return Polynomial(frozenset(kept))

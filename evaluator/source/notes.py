@@ -29,7 +29,17 @@ class Conditions:
         """These and one more; `side` is 1, or -1 for the other side."""
         guard, fixed = frozenset({side * (abs(test.signature) + 1)}), not (test.pids or test.loops or test.reads or test.carried)
         guards = self.guards | guard if test.pids else self.guards
-        return Conditions(guards, self.sides | guard if fixed else self.sides, self.after_arrival or test.atomic)
+        arrived = self.after_arrival or test.atomic and not _is_first(test, side)
+        return Conditions(guards, self.sides | guard if fixed else self.sides, arrived)
+
+
+def _is_first(test: Value, side: int) -> bool:
+    """Whether a condition picks the first program that an atomic counts, which waits for nobody: the one that finds 0."""
+    symbols = list(test.form.symbols())
+    if len(symbols) != 1 or len(symbols[0].parts) != 2 or not symbols[0].key.startswith("CompareEq" if side > 0 else "CompareNotEq"):
+        return False
+    counted = [part for part in symbols[0].parts if part.terms]
+    return len(counted) == 1 and all(symbol.key.startswith("loaded") for symbol in counted[0].symbols())
 
 
 class WalkNotes:
