@@ -296,8 +296,8 @@ def _starts_at_program(form: Polynomial, loop: Loop) -> bool:
 def _continues_programs(walk: KernelWalk, form: Polynomial, loop: Loop) -> bool:
     """Whether an iteration moves an address on by all programs, and not by a tile whose elements lie as far apart.
 
-    What adds up goes on to another tile only where tiles fill the space between programs, and each program has one number in the end. Else
-    the number of programs is the length of a row.
+    What adds up goes on to another tile only where something is stored for each, or where tiles fill the space between programs and each
+    program has one number in the end. Else the number of programs is the length of a row.
     """
     step = form.coefficient(loop.name)
     tiles = [form.coefficient(symbol.name) * walk.ranges[symbol.name] for symbol in form.symbols() if symbol.kind == "range"]
@@ -305,7 +305,7 @@ def _continues_programs(walk: KernelWalk, form: Polynomial, loop: Loop) -> bool:
         return False
     units = [form.coefficient(dep) for dep in form.deps if dep.startswith("program:")]
     numbers = all(access.address.rank == 0 for access in walk.accesses if access.kind != "load")
-    return not loop.updates or numbers and any(unit in tiles for unit in units)
+    return not loop.updates or bool(_stores(walk, loop)) or numbers and any(unit in tiles for unit in units)
 
 
 def _takes_share(walk: KernelWalk, loop: Loop) -> bool:
