@@ -151,7 +151,8 @@ def _looks_up(stored: Polynomial, loaded: Polynomial, axis: str) -> bool:
 def _adds_at_loaded_places(store: AccessSite, load: AccessSite) -> bool:
     """Whether a program adds to places whose numbers are loaded, which another program may meet as well.
 
-    So it may where each of its elements has a place, or where it also reads at another place from memory.
+    So it may where each of its elements has a place, where it also reads at another place from memory, or where a sum with the old value is
+    stored: a row that is given to one program alone, such as a slot of a cache, is seldom added to.
     """
     if store.kind != "store" or not any(root in store.address.roots and use is Use.SUM for root, use in store.value.reads):
         return False
@@ -160,7 +161,15 @@ def _adds_at_loaded_places(store: AccessSite, load: AccessSite) -> bool:
     own = {symbol.name for symbol in store.address.form.symbols() if symbol.kind == "program"}  # a row of its own, say
     apart = [symbol.deps - own for symbol in chased if any(dep.startswith("program:") for dep in symbol.deps - own)]
     by_element = any(dep.startswith("range:") for deps in apart for dep in deps)
-    return by_element and store.address.form == load.address.form or bool(apart) and bool(others - chased)
+    same = store.address.form == load.address.form and (by_element or _is_sum_with_old(store))
+    return bool(apart) and (same or bool(others - chased))
+
+
+def _is_sum_with_old(store: AccessSite) -> bool:
+    """Whether what is stored is what lay there, loaded, plus something."""
+    terms = store.value.form.terms
+    olds = (part[0] for part, _ in terms if len(part) == 1 and part[0].key.startswith("loaded"))
+    return len(terms) > 1 and any(f"parameter:{root}" in old.deps for old in olds for root in store.address.roots)
 
 
 def _counts_at_loaded_places(walk: KernelWalk, store: AccessSite) -> bool:
