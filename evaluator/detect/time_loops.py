@@ -35,8 +35,8 @@ def find_time_loop(
     layers = _count_layers(task)
     loops = TimeLoops(host)
     for call in host.calls:
-        work = bool(call.kernel or find_library_call(call, loops.tensors))
-        if not call.loops or not (work or is_pointwise_call(call, loops.tensors)):
+        work = bool(call.loops and (call.kernel or find_library_call(call, loops.tensors)))
+        if not work and not (call.loops and is_pointwise_call(call, loops.tensors)):
             continue
         line = call.node.lineno
         if call.kernel in counted:

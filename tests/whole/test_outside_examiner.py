@@ -1,5 +1,6 @@
 """Wrong and right results that an outside examiner brought: judged by the rule of strict, computed with torch in place of a kernel."""
 
+import itertools
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -13,7 +14,7 @@ from torch import Tensor
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.confined.interpreter.memory import Access, Region
 from tritonsmith.evaluator.confined.interpreter.races import RaceDetector
-from tritonsmith.evaluator.oracle.checks import trials
+from tritonsmith.evaluator.oracle.checks import loaded_task, trials
 from tritonsmith.evaluator.oracle.checks.inputs import redraw, stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, judge_outputs
@@ -141,10 +142,11 @@ RIGHT: dict[str, tuple[str, str, str, Answer]] = {
 
 
 @pytest.mark.parametrize("name", WRONG)
-def test_a_wrong_result_is_refused(tmp_path: Path, name: str) -> None:
-    """A lost term may be small by chance: of 1,323 verdicts on the mean without its last one, 6 accept it."""
+def test_a_wrong_result_is_refused(tmp_path: Path, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """On draws that stay the same: a lost term may be small by chance (docs/correctness.md says how often)."""
+    monkeypatch.setattr(loaded_task, "fresh_seed", itertools.count(1).__next__)
     forward, inputs, init, answer = WRONG[name]
-    assert any(refused_on(opened(tmp_path, forward, inputs, init), answer) for _ in range(2))
+    assert refused_on(opened(tmp_path, forward, inputs, init), answer)
 
 
 @pytest.mark.parametrize("name", RIGHT)

@@ -37,12 +37,14 @@ from tritonsmith.prompts.recipes.regions.shares import leaves_all_to_library, li
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.indices import Shape
 from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, MatrixProduct, Reduction
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import PLAIN_STAGES
 from tritonsmith.prompts.recipes.writes import may_show
 
 PLAIN: Settings = {
     "block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 32768, "per_thread": 16, "parts": 4,
     "query_rows": 128, "key_rows": 64, "attention_warps": 8, "attention_stages": 2, "attention_products": "fp16x3",
-    "block_m": 128, "block_n": 128, "block_k": 64, "group": 8, "product_warps": 8, "num_stages": 3, "scheme": "fp16x3", "replayed": False,
+    "block_m": 128, "block_n": 128, "block_k": 64, "group": 8, "product_warps": 8, "num_stages": PLAIN_STAGES,
+    "scheme": "fp16x3", "replayed": False,
 }  # fmt: skip
 """Settings for any card: blocks of a few kilobytes, rows up to 128 kB on the chip, four programs for each processor on shared rows.
 Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""

@@ -38,7 +38,7 @@ _LOW, _FEW_STEPS = 32, 9
 """Rows of a tile, and steps of its sum, up to which a convolution with parts made ahead reads a step when it multiplies it. Four such took
 0.82 to 0.87 of the time that they take in three stages, one of 16 steps 1.13, and 17 with higher tiles 1.02 to 1.48 (KernelBench level 2,
 H200, 2026-11-27; raw/kernelbench/reductions.jsonl)."""
-_PLAIN_STAGES = 3
+PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
 _LONG = 80
 """Characters of a mask that gets a line of its own."""
@@ -101,7 +101,7 @@ def _choose_stages(tile: ProductTile, asked: int, product: MatrixProduct) -> Pro
     """The tile of a convolution, in one stage where more cost registers and hide little."""
     _, _, _, taps, depth = product.sizes
     steps = taps * -(-depth // tile.depth)
-    shallow = product.window and asked == _PLAIN_STAGES and tile.rows <= _LOW and steps <= _FEW_STEPS
+    shallow = product.window and asked == PLAIN_STAGES and tile.rows <= _LOW and steps <= _FEW_STEPS
     return replace(tile, stages=1) if shallow else tile
 
 
