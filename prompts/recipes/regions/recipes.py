@@ -40,6 +40,9 @@ _MOST_TUNED = 3
 """Sizes of products that a search tunes one by one, the costliest first."""
 _MOST_SUMS = 128
 """fp32 sums of a product's thread, which has 255 registers at most; the rest hold operands that are split, and addresses."""
+_HOPPER, _THIRD = 90, 168
+"""Cards of this capability multiply from shared memory, so that threads with so many registers do not spill: three programs of four warps
+have those of a processor."""
 _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
     Stage.TUNE_GRID: {"parts": (2, 4, 8), "group": (4, 8, 16), "replayed": (0, 1)},
     Stage.TUNE_BLOCK: {
@@ -56,7 +59,8 @@ _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
 def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """Plain settings; products of fp32 operands in parts, or in TF32 where the task allows it for them."""
     assert isinstance(plan, RegionPlan)
-    tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], _choose_products(precision))
+    plain = _choose_products(precision) | {"registers": _THIRD if hardware.capability == _HOPPER else 0}
+    tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain)
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
     if found is not None and plan.spans and plan.write(found).missed:
         return None

@@ -38,6 +38,9 @@ _LOW, _FEW_STEPS = 32, 9
 """Rows of a tile, and steps of its sum, up to which a convolution with parts made ahead reads a step when it multiplies it. Four such took
 0.82 to 0.87 of the time that they take in three stages, one of 16 steps 1.13, and 17 with higher tiles 1.02 to 1.48 (KernelBench level 2,
 H200, 2026-11-27; raw/kernelbench/reductions.jsonl)."""
+_FEW_CHANNELS = 8
+"""Channels of a convolution that leave its tiles with little to hold: with registers for three programs on a processor ten such took 0.88
+to 1.02 of the time, and four with more channels 1.9 to 2.4 (KernelBench level 2, H200, 2026-11-27; raw/kernelbench/registers.jsonl)."""
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
 _LONG = 80
@@ -60,6 +63,17 @@ class ProductTile:
     """The operand that is a parameter, whose parts are kept between calls: `left`, `right`, or empty."""
     ahead: bool = False
     """Whether the other operands are split in a pass ahead of the product."""
+    registers: int = 0
+    """Of a thread, at most; 0 where the compiler decides."""
+
+    @property
+    def redone(self) -> bool:
+        """Whether a tile whose values fp16 parts cannot hold is done again as a whole, behind its stores, and not its sums ahead of them.
+
+        Nothing of the rare way needs registers beside the sums then. Twelve kernels with eight warps took 0.73 to 1.02 of the time,
+        sixteen with four 0.87 to 1.21 (KernelBench, H200, 2026-11-27; raw/kernelbench/redone.jsonl).
+        """
+        return self.warps > _GROUP
 
     @property
     def shared_bytes(self) -> int:
@@ -94,7 +108,11 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     wide = max(wide, region.product.together)
     high = max(high, fill(region.product.sizes[1])) if region.product.reduced else high
     tile = ProductTile(high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
-    return _choose_stages(_pair(tile, region.product), tile.stages, region.product) if ahead else tile
+    if not ahead:
+        return tile
+    tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
+    few = region.product.window and all(one.depth <= _FEW_CHANNELS for one in find_fresh(region).values())
+    return replace(tile, registers=int(settings["registers"])) if few and tile.warps == _GROUP else tile
 
 
 def _choose_stages(tile: ProductTile, asked: int, product: MatrixProduct) -> ProductTile:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import replace
 
 from tritonsmith.prompts.recipes.recipe import Settings, load_macros
@@ -37,7 +38,7 @@ _PARTS = {"fp16x3": ("high", "low"), "fp16": ("high",)}
 """By scheme: the parts of an operand that it multiplies."""
 _NAMES = (*OUTER, *INNER, *SIZES.values(), "above", "beside", "every", "left_wide", "right_wide",
           "total", "total_rest", "total_block", "left", "right", "left_high", "left_low", "right_high", "right_low",
-          "left_largest", "right_largest", "pid", "apart", "inside", "group", "height", "position", "exponent")  # fmt: skip
+          "left_largest", "right_largest", "rough", "pid", "apart", "inside", "group", "height", "position", "exponent")  # fmt: skip
 """Names of the kernel's own."""
 
 
@@ -87,21 +88,31 @@ class ProductWriter:
     def write(self) -> Kernel:
         """The kernel."""
         body = self._sum(self.tile.scheme, "BLOCK_K")
-        ahead = ""
-        if self.tile.scheme in SPLIT:
-            body += self._check()
-            ahead = self._write_exactly()
+        ahead, split, twice = "", self.tile.scheme in SPLIT, self.tile.redone
+        if split:
+            lines, test = self._check()
+            self.operands = self._take_operands()
+            body += [*lines, f"rough = {test}  # rare: fp16 parts would lose digits"]
+            if not twice:
+                given = ", ".join([*self._list_operands(), *self._sizes, *self._place])
+                body += ["if rough:", f"    total = {self.name}_exactly({given}, BLOCK_M, BLOCK_N, {_EXACT_STEP})"]
+                ahead = self._write_exactly()
         arguments = self.arguments
         largest = max(arguments.largest, *(one.holder.size for one in self.region.stores))
         tail = StoreWriter(self.region, self.grid, arguments, largest >= _BIG).write()
         constants = {"BLOCK_M": self.tile.rows, "BLOCK_N": self.tile.columns, "BLOCK_K": self.tile.depth}
-        lines = [*write_head(self.grid, arguments.largest >= _BIG), *body, *tail]
+        head = write_head(self.grid, arguments.largest >= _BIG)
+        if split and twice:
+            ahead, call = self._write_again(head, tail)
+            tail += ["if rough:", "    tl.debug_barrier()  # the stores above come first", f"    {call}"]
+        lines = [*head, *body, *tail]
         if any("GROUP" in line for line in lines):
             constants["GROUP"] = self.tile.group
         return Kernel(
             name=self.name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values],
             sizes=self.grid.list_sizes(lines), constants=list(constants.items()), lines=lines, grid=f"({self.grid.launched},)",
-            stores=list(self.region.stores), warps=self.tile.warps, stages=self.tile.stages, ahead=ahead, parts=self.parts,
+            stores=list(self.region.stores), warps=self.tile.warps, stages=self.tile.stages, registers=self.tile.registers,
+            ahead=ahead, parts=self.parts,
         )  # fmt: skip
 
     @property
@@ -201,8 +212,8 @@ class ProductWriter:
             tile = f"tl.load({start} + {apart}{tap}{along}{f', mask={mask}, other=0.0' if mask else ''})"
             emitter.line(f"{self.tile.kept}_{name} = {f'tl.trans({tile})' if self.turned else tile}")
 
-    def _check(self) -> list[str]:
-        """What follows the loop: the powers of two, and the values themselves where parts do not do."""
+    def _check(self) -> tuple[list[str], str]:
+        """What follows the loop: lines for the powers of two, and the condition under which parts do not do."""
         lines, tests = (["total = tl.trans(total)"] if self.turned else []), []
         for side, axis in (("left", "0" if self.turned else "1"), ("right", "1" if self.turned else "0")):
             if side in self.fresh:
@@ -218,10 +229,7 @@ class ProductWriter:
             lines.append(f"exponent = tl.load({pointer} + {where}{f', mask={bound}, other=0' if bound else ''})")
             lines.append("total = shift(total, -exponent)")
             test = f"({test}) | is_rough(tl.max(exponent, {1 if left else 0}))"
-        self.operands = self._take_operands()
-        given = ", ".join([*(self.arguments.names[id(one)] for one in self.operands), *self._sizes, *self._place])
-        call = f"total = {self.name}_exactly({given}, BLOCK_M, BLOCK_N, {_EXACT_STEP})"
-        return [*lines, f"if {test}:  # rare: fp16 parts would lose digits", f"    {call}"]
+        return lines, test
 
     def _take_operands(self) -> list[Tensor]:
         """What the values themselves are read from; the kernel takes all of it."""
@@ -232,17 +240,38 @@ class ProductWriter:
             kept.take(one)
         return [one for one in kept.values if any(one is other for other in needed)]
 
-    def _write_exactly(self) -> str:
-        """A function that multiplies the values themselves, one by one."""
+    def _list_operands(self) -> list[str]:
+        """The names of what the values themselves are read from."""
+        return [self.arguments.names[id(one)] for one in self.operands]
+
+    def _sum_exactly(self) -> list[str]:
+        """The loop over the values themselves, for a function that has the kernel's arguments."""
         kept = self.arguments
         self.arguments = Arguments(names=dict(kept.names), values=list(kept.values), used=set(kept.names.values()) | set(_NAMES))
         lines = self._sum("ieee", "STEP")
         self.arguments = kept
-        names = [*(kept.names[id(one)] for one in self.operands), *self._sizes, *self._place]
-        constants = [f"{one}: tl.constexpr" for one in ("BLOCK_M", "BLOCK_N", "STEP")]
-        head = wrap(f"def {self.name}_exactly(", [*names, *constants], "):", "")
-        does = f'"""A tile of the sums in {self.name}, one multiply-add after the other: right for all values that fp32 has."""'
-        return "\n".join(["@triton.jit", *head, *(one for line in [does, *lines, "return total"] for one in fold(f"    {line}"))])
+        return lines
+
+    def _write_exactly(self) -> str:
+        """A function that multiplies the values themselves, one by one."""
+        names = [*self._list_operands(), *self._sizes, *self._place]
+        does = f"A tile of the sums in {self.name}, one multiply-add after the other: right for all values that fp32 has."
+        return self._write_function([*names, "BLOCK_M", "BLOCK_N", "STEP"], does, [*self._sum_exactly(), "return total"])
+
+    def _write_again(self, head: list[str], tail: list[str]) -> tuple[str, str]:
+        """A function that does the whole tile with the values themselves, and its call."""
+        lines = [*head, *self._sum_exactly(), *tail]
+        text = "\n".join(lines)
+        sizes = [name for name, _ in self.grid.list_sizes(lines)]
+        offered = [*self.arguments.names.values(), *sizes, "BLOCK_M", "BLOCK_N", "GROUP"]
+        names = [one for one in offered if re.search(rf"\b{one}\b", text)]
+        does = f"A tile of {self.name}, one multiply-add after the other: right for all values that fp32 has."
+        return self._write_function([*names, "STEP"], does, lines), f"{self.name}_exactly({', '.join(names)}, {_EXACT_STEP})"
+
+    def _write_function(self, names: list[str], does: str, lines: list[str]) -> str:
+        given = [f"{one}: tl.constexpr" if one.isupper() else one for one in names]
+        head = wrap(f"def {self.name}_exactly(", given, "):", "")
+        return "\n".join(["@triton.jit", *head, *(one for line in [f'"""{does}"""', *lines] for one in fold(f"    {line}"))])
 
 
 def _find_end(fresh: FreshParts | None, depth: int) -> int:
