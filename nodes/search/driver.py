@@ -17,6 +17,9 @@ from tritonsmith.prompts.recipes.space import RecipeSpace, TuningSpace
 
 FINALISTS = 3
 """Configurations of one search that get full verdicts."""
+_LITTLE = 1.02
+"""Ratio up to which a second and third verdict cost more than they may find: on a cumsum of 4 GB each took 16 s, for 0.7 % (H200,
+2026-11-27; benchmarks/results/raw/tuning_2026-11-27_again_records.jsonl)."""
 _BATCH = 8
 """Configurations that are proposed, compiled and raced together."""
 _BATCH_OF_WHOLE = 16
@@ -186,12 +189,15 @@ class TuningSearch:
     def _choose(self) -> list[_Entry]:
         """The entries for full verdicts: faster in their race, or by estimate; the first ones where nobody raced.
 
-        An entry whose race shows it clearly behind the best one is none: a full verdict costs as much as a race of several.
+        An entry whose race shows it clearly behind the best one is none: a full verdict costs as much as a race of several. So only the
+        best one is judged where it gains little.
         """
         kept = [entry for entry in self._entries if entry.trial.fate == Fate.KEPT.value]
         faster = sorted(filter(self._may_gain, kept), key=lambda entry: -round(entry.trial.ratio or 0.0, 9))
         if faster:
             least, _ = faster[0].trial.interval or (0.0, 0.0)
+            if self.measured and (faster[0].trial.ratio or 0.0) < _LITTLE:
+                return faster[:1]
             return [entry for entry in faster if _highest(entry.trial) >= least][:FINALISTS]
         needed = any(parameter.needed for parameter in self.space.parameters)
         if needed and (timed := [entry for entry in self._entries if entry.trial.ratio is not None]):
