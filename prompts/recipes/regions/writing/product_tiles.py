@@ -41,6 +41,8 @@ H200, 2026-11-27; raw/kernelbench/reductions.jsonl)."""
 _FEW_CHANNELS = 8
 """Channels of a convolution that leave its tiles with little to hold: with registers for three programs on a processor ten such took 0.88
 to 1.02 of the time, and four with more channels 1.9 to 2.4 (KernelBench level 2, H200, 2026-11-27; raw/kernelbench/registers.jsonl)."""
+_IMAGES = 4
+"""Axes of a batch of images. Higher tiles of volumes hold more: three took 1.33 to 2.06 of the time (level 1, 54 and 60; level 2, 90)."""
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
 _LONG = 80
@@ -111,7 +113,9 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     if not ahead:
         return tile
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
-    few = region.product.window and all(one.depth <= _FEW_CHANNELS for one in find_fresh(region).values())
+    operands = find_fresh(region).values()
+    flat = tile.rows <= _LOW or all(len(one.base.shape) <= _IMAGES for one in operands)
+    few = region.product.window and flat and all(one.depth <= _FEW_CHANNELS for one in operands)
     return replace(tile, registers=int(settings["registers"])) if few and tile.warps == _GROUP else tile
 
 

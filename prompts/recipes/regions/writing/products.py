@@ -82,8 +82,7 @@ class ProductWriter:
         along = bool(region.tiled) and not region.product.reduced
         self.turned = tile.kept == "left" and not (fresh and along and tile.rows >= _WHOLE)
         self.carried = bool(fresh) and tile.scheme == "fp16x3"
-        self.operands: list[Tensor] = []
-        """What the function for the values themselves reads."""
+        self.operands: list[Tensor] = []  # what the function for the values themselves reads
 
     def write(self) -> Kernel:
         """The kernel."""
@@ -94,7 +93,7 @@ class ProductWriter:
             self.operands = self._take_operands()
             body += [*lines, f"rough = {test}  # rare: fp16 parts would lose digits"]
             if not twice:
-                given = ", ".join([*self._list_operands(), *self._sizes, *self._place])
+                given = ", ".join([*(self.arguments.names[id(one)] for one in self.operands), *self._sizes, *self._place])
                 body += ["if rough:", f"    total = {self.name}_exactly({given}, BLOCK_M, BLOCK_N, {_EXACT_STEP})"]
                 ahead = self._write_exactly()
         arguments = self.arguments
@@ -240,23 +239,18 @@ class ProductWriter:
             kept.take(one)
         return [one for one in kept.values if any(one is other for other in needed)]
 
-    def _list_operands(self) -> list[str]:
-        """The names of what the values themselves are read from."""
-        return [self.arguments.names[id(one)] for one in self.operands]
-
     def _sum_exactly(self) -> list[str]:
         """The loop over the values themselves, for a function that has the kernel's arguments."""
-        kept = self.arguments
-        self.arguments = Arguments(names=dict(kept.names), values=list(kept.values), used=set(kept.names.values()) | set(_NAMES))
-        lines = self._sum("ieee", "STEP")
-        self.arguments = kept
+        kept, names = self.arguments, dict(self.arguments.names)
+        self.arguments = Arguments(names=names, values=list(kept.values), used={*names.values(), *_NAMES})
+        lines, self.arguments = self._sum("ieee", "STEP"), kept
         return lines
 
     def _write_exactly(self) -> str:
         """A function that multiplies the values themselves, one by one."""
-        names = [*self._list_operands(), *self._sizes, *self._place]
+        names = [*(self.arguments.names[id(one)] for one in self.operands), *self._sizes, *self._place]
         does = f"A tile of the sums in {self.name}, one multiply-add after the other: right for all values that fp32 has."
-        return self._write_function([*names, "BLOCK_M", "BLOCK_N", "STEP"], does, [*self._sum_exactly(), "return total"])
+        return _write_function(f"{self.name}_exactly", [*names, "BLOCK_M", "BLOCK_N", "STEP"], does, [*self._sum_exactly(), "return total"])
 
     def _write_again(self, head: list[str], tail: list[str]) -> tuple[str, str]:
         """A function that does the whole tile with the values themselves, and its call."""
@@ -266,12 +260,14 @@ class ProductWriter:
         offered = [*self.arguments.names.values(), *sizes, "BLOCK_M", "BLOCK_N", "GROUP"]
         names = [one for one in offered if re.search(rf"\b{one}\b", text)]
         does = f"A tile of {self.name}, one multiply-add after the other: right for all values that fp32 has."
-        return self._write_function([*names, "STEP"], does, lines), f"{self.name}_exactly({', '.join(names)}, {_EXACT_STEP})"
+        function = _write_function(f"{self.name}_exactly", [*names, "STEP"], does, lines)
+        return function, f"{self.name}_exactly({', '.join(names)}, {_EXACT_STEP})"
 
-    def _write_function(self, names: list[str], does: str, lines: list[str]) -> str:
-        given = [f"{one}: tl.constexpr" if one.isupper() else one for one in names]
-        head = wrap(f"def {self.name}_exactly(", given, "):", "")
-        return "\n".join(["@triton.jit", *head, *(one for line in [f'"""{does}"""', *lines] for one in fold(f"    {line}"))])
+
+def _write_function(name: str, names: list[str], does: str, lines: list[str]) -> str:
+    given = [f"{one}: tl.constexpr" if one.isupper() else one for one in names]
+    head = wrap(f"def {name}(", given, "):", "")
+    return "\n".join(["@triton.jit", *head, *(one for line in [f'"""{does}"""', *lines] for one in fold(f"    {line}"))])
 
 
 def _find_end(fresh: FreshParts | None, depth: int) -> int:
