@@ -98,6 +98,13 @@ def test_the_winner_is_never_slower_than_before_tuning(script):
     assert set(run.result["candidates"]) == {"seed0-01"}, "what lost its race costs no full verdict"
 
 
+@pytest.mark.parametrize(("gain", "judged"), [(1.008, 1), (1.2, 3)])
+def test_a_small_gain_gets_one_full_verdict(script, gain, judged):
+    run, _ = searched(script, card=Card(speed=lambda text: 1.0 if text == KERNEL else gain))
+    grid = run.result["searches"]["tune_grid"]
+    assert grid.count("kept") > 1 and len(grid.finalists) == min(judged, grid.count("kept"))
+
+
 def test_an_autotuned_kernel_ends_with_plain_constants(script):
     run, _ = searched(script, text=TUNED)
     winner = run.text(run.result["winner"])

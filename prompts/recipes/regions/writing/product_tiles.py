@@ -73,7 +73,7 @@ class ProductTile:
         """Whether a tile whose values fp16 parts cannot hold is done again as a whole, behind its stores, and not its sums ahead of them.
 
         Nothing of the rare way needs registers beside the sums then. Twelve kernels with eight warps took 0.73 to 1.02 of the time,
-        sixteen with four 0.87 to 1.21 (KernelBench, H200, 2026-11-27; raw/kernelbench/redone.jsonl).
+        twenty with four 0.87 to 1.21 (KernelBench, H200, 2026-11-27; raw/kernelbench/redone.jsonl).
         """
         return self.warps > _GROUP
 
@@ -97,7 +97,8 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     half = region.product.source.dtype != "float32"
     scheme = "as they are" if half else str(settings["scheme"])
     kept = find_kept(region) if scheme in SPLIT else ""
-    ahead = scheme in SPLIT and bool(find_fresh(region))
+    fresh = find_fresh(region).values() if scheme in SPLIT else ()
+    ahead = bool(fresh)
     crowded = scheme in SPLIT and not ahead and (not kept or has_rim(region))
     most = min(_IN_LOOP, int(settings["block_k"])) if crowded else int(settings["block_k"])
     high, wide = choose_sides(region.product, int(settings["block_m"]), int(settings["block_n"]))
@@ -113,10 +114,8 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     if not ahead:
         return tile
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
-    operands = find_fresh(region).values()
-    flat = tile.rows <= _LOW or all(len(one.base.shape) <= _IMAGES for one in operands)
-    few = region.product.window and flat and all(one.depth <= _FEW_CHANNELS for one in operands)
-    return replace(tile, registers=int(settings["registers"])) if few and tile.warps == _GROUP else tile
+    small = all(one.depth <= _FEW_CHANNELS and (tile.rows <= _LOW or len(one.base.shape) <= _IMAGES) for one in fresh)
+    return replace(tile, registers=int(settings["registers"])) if region.product.window and small and not tile.redone else tile
 
 
 def _choose_stages(tile: ProductTile, asked: int, product: MatrixProduct) -> ProductTile:

@@ -6,6 +6,7 @@ import pytest
 
 from recipe_cases.reading import describe_case, plan_of
 from recipe_cases.regions import RegionCase
+from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.prompts.recipes.regions.cutting import tiles
@@ -141,3 +142,22 @@ def test_a_low_tile_with_a_short_sum_is_read_in_one_stage(evaluator: LocalEvalua
     assert count_stages(16, 3) == count_stages(32, 3) == 1
     assert count_stages(64, 3) == count_stages(16, 11) == 3
     assert count_stages(16, 3, num_stages=2) == 2
+
+
+def test_few_channels_have_registers_for_three_programs_on_sm_90(evaluator: LocalEvaluator) -> None:
+    """Not more channels, not high tiles of volumes, and no other card: there the sums would spill."""
+
+    def count_registers(channels: int, card: str, layer: str = "Conv2d", sizes: str = "64, 64", out: int = 64) -> int:
+        init = f"self.c=nn.{layer}({channels}, {out}, 3)"
+        plan = plan_of("return torch.tanh(self.c(x))", f"torch.randn(64, {channels}, {sizes})", init=init)
+        settings = REGIONS.recipes[0].defaults(plan, named_card(card), plan.precision)
+        assert settings is not None
+        (product,) = (one for one in plan.regions if isinstance(one, ProductRegion))
+        assert f"maxnreg={choose_tile(product, settings).registers}" in REGIONS.recipes[0].render(plan, settings) + "maxnreg=0"
+        return choose_tile(product, settings).registers
+
+    assert count_registers(8, "h200") == count_registers(3, "h100") == 168
+    assert count_registers(16, "h200") == count_registers(8, "a100") == 0
+    volume = {"layer": "Conv3d", "sizes": "16, 16, 16"}
+    assert count_registers(8, "h200", out=16, **volume) == 168
+    assert count_registers(8, "h200", **volume) == 0
