@@ -24,6 +24,7 @@ from tritonsmith.prompts.recipes.regions.cutting.regions import (
 )
 from tritonsmith.prompts.recipes.regions.cutting.shared import WHOLE, SharedValues
 from tritonsmith.prompts.recipes.regions.cutting.space import (
+    COLUMN,
     LINE,
     OFFSET,
     Misfit,
@@ -36,7 +37,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
 from tritonsmith.prompts.recipes.regions.cutting.tiles import arrange_tiles
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
-from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, unravel, variable
+from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recurrence
 from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
 from tritonsmith.prompts.recipes.regions.values.tensors import (
@@ -324,7 +325,7 @@ class Cutter(CutState):
             if self._places[id(one)] is not region:
                 self._store_results(one, value)
         found = self._find_place(value, region)
-        if found is None or not anchor.tile and [axis for axis, one in enumerate(found[0]) if LINE in one.names] != [*anchor.axes]:
+        if found is None or not anchor.tile and not _goes_along_tile(anchor, product, found[0]):
             return False
         region.tiled.append(anchor)
         self._places[id(anchor)] = region
@@ -381,3 +382,11 @@ class Cutter(CutState):
                 self._keep(one, region, found[0])  # a number for each row that is made of its results
             else:
                 todo += one.operands
+
+
+def _goes_along_tile(anchor: Reduction, product: MatrixProduct, at: Coordinates) -> bool:
+    """Whether a reduction of a value that is known at these coordinates goes along the rows of a tile, or along a few of its columns."""
+    if anchor.group:
+        lead = anchor.axes[0]
+        return ravel(at[lead:], anchor.source.shape[lead:]) == variable(COLUMN, product.sizes[2]) % anchor.group
+    return [axis for axis, one in enumerate(at) if LINE in one.names] == [*anchor.axes]

@@ -12,6 +12,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
     LINE,
     TAP,
     ColumnSpace,
+    GroupSpace,
     LastSpace,
     ProductSpace,
     Space,
@@ -167,13 +168,15 @@ class ProductRegion(WorkRegion):
         return ProductSpace(self.product)
 
     @property
-    def spaces(self) -> list[ProductSpace | LastSpace | TileSpace | ColumnSpace]:
+    def spaces(self) -> list[ProductSpace | LastSpace | TileSpace | ColumnSpace | GroupSpace]:
         """What it may store: an element of the result, or a number of several neighbours."""
         last = [LastSpace(self.product)] if self.product.window else []
         return [self.space, *last, *(self.space_of(one) for one in self.tiled)]
 
-    def space_of(self, anchor: Reduction) -> TileSpace | ColumnSpace:
+    def space_of(self, anchor: Reduction) -> TileSpace | ColumnSpace | GroupSpace:
         """The numbers that a reduction gives."""
+        if anchor.group:
+            return GroupSpace(self.product, anchor)
         return TileSpace(self.product, anchor) if anchor.tile else ColumnSpace(self.product)
 
     @property

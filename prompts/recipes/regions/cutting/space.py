@@ -180,6 +180,28 @@ class ColumnSpace:
         return (unravel(ravel(self.place, (images, *places)), shape), False) if whole else None
 
 
+@dataclass(frozen=True)
+class GroupSpace:
+    """Numbers that a reduction gives for each few neighbouring columns of a product; a kernel knows them at each of these."""
+
+    product: MatrixProduct
+    anchor: Reduction
+
+    @property
+    def guards(self) -> tuple[Guard, ...]:
+        """Conditions under which there is such a number."""
+        return ProductSpace(self.product).guards
+
+    def find(self, shape: Shape) -> tuple[Coordinates, bool] | None:
+        """The coordinates of a value of this shape; None where it has not one element for each number."""
+        whole, lead = self.anchor.source.shape, self.anchor.axes[0]
+        found, groups = ProductSpace(self.product).find(whole), whole[:lead]
+        if found is None or count(shape) != count(groups):
+            return None
+        at = found[0][:lead]
+        return (at if shape == groups else unravel(ravel(at, groups), shape)), False
+
+
 def anchor_coordinates(anchor: Anchor) -> tuple[Coordinates, Coordinates, int, int]:
     """Coordinates of the source, of the result, the rows and their length."""
     shape = anchor.source.shape

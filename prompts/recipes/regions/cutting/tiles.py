@@ -1,4 +1,4 @@
-"""Reductions behind a convolution that its kernel does on the tiles of its sums.
+"""Reductions behind a product that its kernel does on the tiles of its sums.
 
 A pool whose windows do not overlap is found on the tile if the columns of the product are in the order of windows. A reduction along all
 places of an image is found for blocks of neighbouring columns, and another kernel joins the blocks. If nothing else reads the convolution,
@@ -33,6 +33,8 @@ _ROWS = 128
 """Rows of a product that a tile can have, at most."""
 _ACROSS = (*_KINDS, "argmax", "argmin", "moments", "exponentials")
 """Reductions along channels."""
+_GROUPED = (*_KINDS, "moments", "exponentials")
+"""Reductions along a few neighbouring columns."""
 _WORDS = {"max": ("most",), "min": ("least",), "sum": ("sums",)}
 _MOMENTS = ("sums", "squares", "counts")
 """What the numbers of blocks are called."""
@@ -45,11 +47,33 @@ _CACHED = 2**25
 
 
 def arrange_tiles(forward: Forward) -> None:
-    """Give convolutions the order of columns in which reductions behind them are done on the tile."""
+    """Have reductions done on the tiles of products; convolutions get the order of columns in which theirs can be."""
     users = Users(forward)
     for product in users.products:
-        if product.order is None and not product.reduced and product.window and _has_parts(product):
+        if not product.window:
+            _group_columns(product, users)
+        elif product.order is None and not product.reduced and _has_parts(product):
             _Tiles(product, users).arrange()
+
+
+def _group_columns(product: MatrixProduct, users: Users) -> None:
+    """Have reductions along a few neighbouring columns done on the tile, as a normalisation by groups behind a linear layer."""
+    _, _, columns, _, _ = product.sizes
+    batch, rows, _ = product.outer
+    place = product.locate((variable(BATCH, batch), variable(LINE, rows), variable(COLUMN, columns)))
+    if product.folded > 1 or place[-1] != variable(COLUMN, columns) or product.shape[-1] != columns:
+        return
+
+    def goes_within(anchor: Reduction) -> bool:
+        shape, lead = anchor.source.shape, anchor.axes[0]
+        size = count(shape[lead:])
+        fits = 1 < size <= BLOCK and size & (size - 1) == 0 and columns % size == 0 and anchor.source.size == product.size
+        fits = fits and anchor.axes == tuple(range(lead, len(shape)))
+        return fits and anchor.source.dtype == "float32" and anchor.kind in _GROUPED
+
+    for anchor in users.list_elementwise(product, goes_within)[1]:
+        anchor.product, anchor.group = product, count(anchor.source.shape[anchor.axes[0] :])
+        product.together = max(product.together, anchor.group)
 
 
 def _has_parts(product: MatrixProduct) -> bool:

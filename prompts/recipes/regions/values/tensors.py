@@ -236,6 +236,8 @@ class Reduction(Anchor):
     tile: int = 0
     """Neighbouring columns of the product that it goes along, or 0 where it goes along rows, the channels. Of the `moments` of columns the
     kernel gives the sum, the squares about the mean, and how many values there are."""
+    group: int = 0
+    """Neighbouring columns of the product that it goes along, where its results are used for each of them; else 0."""
 
     @property
     def reduced(self) -> Tensor:

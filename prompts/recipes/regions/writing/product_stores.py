@@ -3,7 +3,17 @@
 from __future__ import annotations
 
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import COLUMN, LINE, ColumnSpace, LastSpace, Misfit, ProductSpace, TileSpace, Walk
+from tritonsmith.prompts.recipes.regions.cutting.space import (
+    COLUMN,
+    LINE,
+    ColumnSpace,
+    GroupSpace,
+    LastSpace,
+    Misfit,
+    ProductSpace,
+    TileSpace,
+    Walk,
+)
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, fill_line, find_kind, find_neutral
@@ -14,7 +24,7 @@ from tritonsmith.prompts.recipes.regions.writing.product_tiles import OUTER, Til
 _NAMES = {"max": "most", "min": "least", "sum": "part"}
 
 
-AnySpace = ProductSpace | LastSpace | TileSpace | ColumnSpace
+AnySpace = ProductSpace | LastSpace | TileSpace | ColumnSpace | GroupSpace
 
 
 class StoreWriter:
@@ -46,7 +56,7 @@ class StoreWriter:
             self.emitter.line(line)
         for anchor in self.region.tiled:
             if not anchor.tile:
-                self._reduce_rows(anchor)
+                self._reduce_group(anchor) if anchor.group else self._reduce_rows(anchor)
         by_size: dict[int, list[tuple[Tensor, AnySpace, Coordinates]]] = {}
         for value in self.region.stores:
             space, at = self._locate(value)
@@ -107,6 +117,27 @@ class StoreWriter:
             for number, part in enumerate(kind.parts[:2]):
                 self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
                 self.emitter.names[f"{title}{part}"] = frozenset((COLUMN,))
+
+    def _reduce_group(self, anchor: Reduction) -> None:
+        """Numbers of each few neighbouring columns, for each of these."""
+        space, place = self._locate(anchor.source)
+        kind, size = find_kind(anchor.kind, anchor.source.dtype), anchor.group
+        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+        shape, helper = f"(BLOCK_M, BLOCK_N // {size}, {size})", ""
+        text = f"tl.reshape({self.emitter.read(anchor.source, place, space.guards)}, {shape})"
+        for line in kind.whole:
+            if line == HELPER:
+                assert anchor.helper is not None
+                helper = self.arguments.name("apart")
+                self.emitter.line(f"{helper} = tl.reshape({self.emitter.read(anchor.helper, place, space.guards)}, {shape})")
+                continue
+            found = fill_line(line, title, text, "", helper, "2, keep_dims=True", "", str(size))
+            name, _, value = found.partition(" = ")
+            self.emitter.line(f"{name} = {value}  # of each {size} columns")
+            self.emitter.line(f"{name} = tl.reshape(tl.broadcast_to({name}, {shape}), (BLOCK_M, BLOCK_N))")
+            for number, part in enumerate(kind.parts[:2]):
+                self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
+                self.emitter.names[f"{title}{part}"] = frozenset((LINE, COLUMN))
 
     def _reduce(self, anchor: Reduction) -> None:
         """One number for each window or block of a tile's rows."""

@@ -69,13 +69,14 @@ class ProductTile:
     """Of a thread, at most; 0 where the compiler decides."""
 
     @property
-    def redone(self) -> bool:
-        """Whether a tile whose values fp16 parts cannot hold is done again as a whole, behind its stores, and not its sums ahead of them.
+    def apart(self) -> bool:
+        """Whether the function that does a tile again, whose values fp16 parts cannot hold, is called and not put into the kernel.
 
-        Nothing of the rare way needs registers beside the sums then. Twelve kernels with eight warps took 0.73 to 1.02 of the time,
-        twenty with four 0.87 to 1.21 (KernelBench, H200, 2026-11-27; raw/kernelbench/redone.jsonl).
+        Behind the stores it needs no registers beside the sums. Called, it needs none of the kernel's either: 49 kernels with four warps
+        took 0.963 of the time that they take with sums done again in place, in geometric mean (0.86 to 1.11). 79 with eight warps took
+        1.004 of the time with the function put in (0.95 to 1.15; KernelBench, H200, 2026-11-27; raw/kernelbench/redone_apart.jsonl).
         """
-        return self.warps > _GROUP
+        return self.warps <= _GROUP
 
     @property
     def shared_bytes(self) -> int:
@@ -115,7 +116,7 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
         return tile
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
     small = all(one.depth <= _FEW_CHANNELS and (tile.rows <= _LOW or len(one.base.shape) <= _IMAGES) for one in fresh)
-    return replace(tile, registers=int(settings["registers"])) if region.product.window and small and not tile.redone else tile
+    return replace(tile, registers=int(settings["registers"])) if region.product.window and small and tile.apart else tile
 
 
 def _choose_stages(tile: ProductTile, asked: int, product: MatrixProduct) -> ProductTile:

@@ -8,7 +8,7 @@ from dataclasses import replace
 from tritonsmith.prompts.recipes.recipe import Settings, load_macros
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE
+from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, COLUMN, DOWN, LINE
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
@@ -82,26 +82,21 @@ class ProductWriter:
         along = bool(region.tiled) and not region.product.reduced
         self.turned = tile.kept == "left" and not (fresh and along and tile.rows >= _WHOLE)
         self.carried = bool(fresh) and tile.scheme == "fp16x3"
-        self.operands: list[Tensor] = []  # what the function for the values themselves reads
 
     def write(self) -> Kernel:
         """The kernel."""
         body = self._sum(self.tile.scheme, "BLOCK_K")
-        ahead, split, twice = "", self.tile.scheme in SPLIT, self.tile.redone
+        ahead, split = "", self.tile.scheme in SPLIT
         if split:
             lines, test = self._check()
-            self.operands = self._take_operands()
+            self._take_operands()
             body += [*lines, f"rough = {test}  # rare: fp16 parts would lose digits"]
-            if not twice:
-                given = ", ".join([*(self.arguments.names[id(one)] for one in self.operands), *self._sizes, *self._place])
-                body += ["if rough:", f"    total = {self.name}_exactly({given}, BLOCK_M, BLOCK_N, {_EXACT_STEP})"]
-                ahead = self._write_exactly()
         arguments = self.arguments
         largest = max(arguments.largest, *(one.holder.size for one in self.region.stores))
         tail = StoreWriter(self.region, self.grid, arguments, largest >= _BIG).write()
         constants = {"BLOCK_M": self.tile.rows, "BLOCK_N": self.tile.columns, "BLOCK_K": self.tile.depth}
         head = write_head(self.grid, arguments.largest >= _BIG)
-        if split and twice:
+        if split:
             ahead, call = self._write_again(head, tail)
             tail += ["if rough:", "    tl.debug_barrier()  # the stores above come first", f"    {call}"]
         lines = [*head, *body, *tail]
@@ -113,16 +108,6 @@ class ProductWriter:
             stores=list(self.region.stores), warps=self.tile.warps, stages=self.tile.stages, registers=self.tile.registers,
             ahead=ahead, parts=self.parts,
         )  # fmt: skip
-
-    @property
-    def _place(self) -> list[str]:
-        """What says which tile a program has."""
-        return [*([BATCH] if self.batch > 1 else []), LINE, COLUMN]
-
-    @property
-    def _sizes(self) -> list[str]:
-        """What says how many rows or columns there are, where that is free."""
-        return [SIZES[self.grid.free]] if self.grid.free in (LINE, COLUMN) else []
 
     def _in_memory(self, value: Tensor) -> bool:
         return id(value) in self.region.reads or isinstance(value, Buffer)
@@ -230,14 +215,13 @@ class ProductWriter:
             test = f"({test}) | is_rough(tl.max(exponent, {1 if left else 0}))"
         return lines, test
 
-    def _take_operands(self) -> list[Tensor]:
-        """What the values themselves are read from; the kernel takes all of it."""
+    def _take_operands(self) -> None:
+        """Have the kernel take what the values themselves are read from."""
         kept, self.arguments = self.arguments, Arguments()
         self._sum("ieee", "STEP")
         needed, self.arguments = self.arguments.values, kept
         for one in needed:
             kept.take(one)
-        return [one for one in kept.values if any(one is other for other in needed)]
 
     def _sum_exactly(self) -> list[str]:
         """The loop over the values themselves, for a function that has the kernel's arguments."""
@@ -245,12 +229,6 @@ class ProductWriter:
         self.arguments = Arguments(names=names, values=list(kept.values), used={*names.values(), *_NAMES})
         lines, self.arguments = self._sum("ieee", "STEP"), kept
         return lines
-
-    def _write_exactly(self) -> str:
-        """A function that multiplies the values themselves, one by one."""
-        names = [*(self.arguments.names[id(one)] for one in self.operands), *self._sizes, *self._place]
-        does = f"A tile of the sums in {self.name}, one multiply-add after the other: right for all values that fp32 has."
-        return _write_function(f"{self.name}_exactly", [*names, "BLOCK_M", "BLOCK_N", "STEP"], does, [*self._sum_exactly(), "return total"])
 
     def _write_again(self, head: list[str], tail: list[str]) -> tuple[str, str]:
         """A function that does the whole tile with the values themselves, and its call."""
@@ -260,14 +238,16 @@ class ProductWriter:
         offered = [*self.arguments.names.values(), *sizes, "BLOCK_M", "BLOCK_N", "GROUP"]
         names = [one for one in offered if re.search(rf"\b{one}\b", text)]
         does = f"A tile of {self.name}, one multiply-add after the other: right for all values that fp32 has."
-        function = _write_function(f"{self.name}_exactly", [*names, "STEP"], does, lines)
+        function = _write_function(f"{self.name}_exactly", [*names, "STEP"], does, lines, self.tile.apart)
         return function, f"{self.name}_exactly({', '.join(names)}, {_EXACT_STEP})"
 
 
-def _write_function(name: str, names: list[str], does: str, lines: list[str]) -> str:
+def _write_function(name: str, names: list[str], does: str, lines: list[str], apart: bool) -> str:
+    """A device function; `apart` where its registers shall not count in the kernel that calls it."""
     given = [f"{one}: tl.constexpr" if one.isupper() else one for one in names]
     head = wrap(f"def {name}(", given, "):", "")
-    return "\n".join(["@triton.jit", *head, *(one for line in [f'"""{does}"""', *lines] for one in fold(f"    {line}"))])
+    marked = "@triton.jit(noinline=True)" if apart else "@triton.jit"
+    return "\n".join([marked, *head, *(one for line in [f'"""{does}"""', *lines] for one in fold(f"    {line}"))])
 
 
 def _find_end(fresh: FreshParts | None, depth: int) -> int:

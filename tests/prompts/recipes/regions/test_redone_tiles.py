@@ -11,7 +11,6 @@ from tritonsmith.evaluator.schema import Status
 from tritonsmith.prompts.recipes.regions.cutting import operands, tiles
 from tritonsmith.prompts.recipes.regions.plan import read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
-from tritonsmith.prompts.recipes.regions.writing.product_tiles import ProductTile
 
 IMAGES, CONV = "torch.randn(3, 8, 18, 18) * torch.tensor([1.0, 1e6, 1e-6])[:, None, None, None]", "self.c = nn.Conv2d(8, 64, 3, padding=1)"
 CASES = {
@@ -25,7 +24,6 @@ CASES = {
 
 @pytest.mark.parametrize("name", [one if one == "a pool and sums" else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
 def test_a_tile_that_is_done_again_is_right(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
-    monkeypatch.setattr(ProductTile, "redone", True)
     monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
     for module, limit in ((operands, "_WINDOW_FLOPS"), (operands, "_MATRIX_FLOPS"), (tiles, "_CACHED"), (tiles, "_LONG")):
         monkeypatch.setattr(module, limit, 0)
@@ -37,6 +35,7 @@ def test_a_tile_that_is_done_again_is_right(evaluator: LocalEvaluator, monkeypat
     assert settings is not None
     text = REGIONS.recipes[0].render(plan, settings)
     assert "    if rough:\n        tl.debug_barrier()" in text
+    assert ("@triton.jit(noinline=True)" in text) == ("num_warps=4, num_stages" in text)
     verdict = asyncio.run(evaluator.evaluate(task, text))
     assert verdict.status is Status.OK, verdict.message
     broken = asyncio.run(evaluator.evaluate(task, text.replace("    if rough:\n", "    if rough & (pid < 0):\n")))
