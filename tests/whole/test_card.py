@@ -162,3 +162,37 @@ def test_the_notes_racy_gru_is_refused(evaluator: LocalEvaluator) -> None:
     task = load_task(ROOT / "benchmarks/tasks/39_gru.py")
     verdict = evaluator.evaluate_now(task, TILED.replace("BH=16", "BH=32"))
     assert verdict.status in (Status.RACY, Status.INACCURATE), verdict.message
+
+
+STATEFUL = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.state = torch.zeros(4096, 4096)
+
+    def forward(self, x, first):
+        self.state.copy_(first)
+        self.state = self.state.to(x.device)
+        self.state = torch.tanh(x + self.state)
+        return self.state * 2
+
+
+def get_inputs():
+    return [torch.randn(4096, 4096), torch.randn(4096, 4096)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_state_that_is_written_and_put_aside_stays_where_a_graph_writes_it(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    """The graph of the baseline writes the tensor that the module put aside while it was recorded."""
+    path = tmp_path / "stateful.py"
+    path.write_text(STATEFUL)
+    verdict = evaluator.evaluate_now(load_task(path), copy_reference(STATEFUL, str(path)), "strict")
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.timing is not None and "cuda_graph" in verdict.timing.baselines_ms, verdict.timing

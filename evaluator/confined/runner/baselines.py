@@ -32,8 +32,7 @@ class TensorAttributes:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        parts = [vars(part) for part in model.modules()]
-        self._places = [(part, name) for part in parts for name, value in part.items() if isinstance(value, torch.Tensor)]
+        self._places = _list_tensor_attributes(model)
         self._first = [place[name].clone() for place, name in self._places]
         self._kept: dict[int, list[Any]] = {}
         self._mode = -1
@@ -123,6 +122,12 @@ def _run_eagerly(model: nn.Module, arguments: list[Any]) -> Forward:
     return model
 
 
+def _list_tensor_attributes(model: nn.Module) -> list[tuple[dict[str, Any], str]]:
+    """Where a module keeps tensors as plain attributes."""
+    parts = [vars(part) for part in model.modules()]
+    return [(part, name) for part in parts for name, value in part.items() if isinstance(value, torch.Tensor)]
+
+
 def _capture_graph(model: nn.Module, arguments: list[Any]) -> Forward:
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
@@ -131,10 +136,12 @@ def _capture_graph(model: nn.Module, arguments: list[Any]) -> Forward:
             model(*arguments)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
+    # A forward that writes an attribute in place and then puts another tensor there: replays write to the first one, so it must live on.
+    state = [place[name] for place, name in _list_tensor_attributes(model)]
     with torch.cuda.graph(graph):
         result = model(*arguments)
 
-    def replay(*_: Any) -> Any:
+    def replay(*_: Any, _state: Any = state) -> Any:
         graph.replay()
         return result
 
