@@ -17,9 +17,9 @@ from tritonsmith.prompts.recipes.book import match
 
 TASKS = Path(__file__).parents[3] / "benchmarks" / "tasks"
 HELPERS = Path(__file__).parents[2] / "helpers"
-FAST = ("residual", "residual, batch statistics", "channels")
+FAST = ("residual, batch statistics",)
 SLOW = (
-    "residual, TF32", "deep", "residual, by the library", "residual, both", "residual, TF32 operands", "depthwise",
+    "residual", "channels", "residual, TF32", "deep", "residual, by the library", "residual, both", "residual, TF32 operands", "depthwise",
     "depthwise, batch statistics", "bfloat16", "float16", "channels, batch statistics", "channels, by the library", "channels, TF32",
     "pools of whole images",
 )  # fmt: skip

@@ -41,6 +41,9 @@ H200, 2026-11-27; raw/kernelbench/reductions.jsonl)."""
 _FEW_CHANNELS = 8
 """Channels of a convolution that leave its tiles with little to hold: with registers for three programs on a processor ten such took 0.88
 to 1.02 of the time, and four with more channels 1.9 to 2.4 (KernelBench level 2, H200, 2026-11-27; raw/kernelbench/registers.jsonl)."""
+_QUARTER = 128
+"""Registers for four programs of four warps on a processor. Low tiles of images need no more, but the function that does a tile again would
+take more (level 2, 21: 122 and 168 as compiled for sm_90; not measured)."""
 _IMAGES = 4
 """Axes of a batch of images. Higher tiles of volumes hold more: three took 1.33 to 2.06 of the time (level 1, 54 and 60; level 2, 90)."""
 PLAIN_STAGES = 3
@@ -115,8 +118,11 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     if not ahead:
         return tile
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
-    small = all(one.depth <= _FEW_CHANNELS and (tile.rows <= _LOW or len(one.base.shape) <= _IMAGES) for one in fresh)
-    return replace(tile, registers=int(settings["registers"])) if region.product.window and small and tile.apart else tile
+    low, images = tile.rows <= _LOW, all(len(one.base.shape) <= _IMAGES for one in fresh)
+    if not region.product.window or not tile.apart or not (low or images) or any(one.depth > _FEW_CHANNELS for one in fresh):
+        return tile
+    registers = int(settings["registers"])
+    return replace(tile, registers=min(registers, _QUARTER) if low and images else registers)
 
 
 def _choose_stages(tile: ProductTile, asked: int, product: MatrixProduct) -> ProductTile:

@@ -44,7 +44,7 @@ def _no_calls(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
 
 
-@pytest.mark.parametrize("name", [one if "norm" in one else pytest.param(one, marks=pytest.mark.slow) for one in GROUPED])
+@pytest.mark.parametrize("name", [one if one == "two norms" else pytest.param(one, marks=pytest.mark.slow) for one in GROUPED])
 def test_groups_of_columns_are_reduced_on_the_tile(evaluator: LocalEvaluator, name: str) -> None:
     task, plan, text = _write(GROUPED[name], evaluator)
     (region,) = plan.regions

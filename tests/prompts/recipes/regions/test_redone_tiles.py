@@ -22,7 +22,7 @@ CASES = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("name", [one if one == "a pool and sums" else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
+@pytest.mark.parametrize("name", [one if one == "two operands" else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
 def test_a_tile_that_is_done_again_is_right(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
     for module, limit in ((operands, "_WINDOW_FLOPS"), (operands, "_MATRIX_FLOPS"), (tiles, "_CACHED"), (tiles, "_LONG")):
