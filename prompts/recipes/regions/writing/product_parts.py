@@ -182,8 +182,8 @@ def write_fresh(
         scope = emitter.scopes.pop()
         emitter.scopes[0].lines += scope.lines
     line, span = variable(COLUMN, places), variable("span", spans)
-    where = emitter.address(largest, line * spans + span if free else span * places + line, stored=True)
-    mask = bounds[COLUMN]
+    place = line * spans + span if free else span * places + line
+    where, mask = _spread(emitter.address(largest, place, stored=True), place, "(1, PLACES)"), bounds[COLUMN]
     emitter.line("largest = tl.max(largest, 0)[None, :]")
     emitter.line(f"tl.store({where}, largest{f', mask={mask}' if mask else ''})")
     own = f"tl.program_id(0){f' // {spans}' if spans > 1 else ''}"
@@ -227,7 +227,13 @@ def _store_parts(emitter: TileEmitter, parts: tuple[Buffer, ...], place: Index, 
     for number, name in enumerate(("high", "low") if both else ("high",)):
         part = parts[number % len(parts)]
         offset = number * (part.size // 2) if len(parts) == 1 else 0
-        emitter.line(f"tl.store({emitter.address(part, place + offset, stored=True)}, {name}{f', mask={mask}' if mask else ''})")
+        where = _spread(emitter.address(part, place + offset, stored=True), place, "(DEPTH, PLACES)")
+        emitter.line(f"tl.store({where}, {name}{f', mask={mask}' if mask else ''})")
+
+
+def _spread(address: str, place: Index, shape: str) -> str:
+    """The addresses of a tile, all of which are the same along its columns where there is one place alone."""
+    return address if COLUMN in place.names else f"tl.broadcast_to({address}, {shape})"
 
 
 def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int, int, int, int]) -> None:
@@ -246,4 +252,6 @@ def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int,
         emitter.line(f"every = tl.arange(0, {size}){'[None, :]' if left else '[:, None]'}")
         emitter.bounds["every"] = f"(every < {own * spans})" if size != own * spans else ""
     text = emitter.load_at(fresh.largest, fresh.place_largest(every // own, operand.place_last(moved)[:-1]), guards, "0")
+    if operand.places == own * spans == 1:
+        text = f"tl.full((1, 1), {text}, tl.int32)"
     emitter.line(f"{operand.side}_wide = leaves_range({text}, {1 if left else 0})")

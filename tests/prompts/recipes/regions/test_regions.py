@@ -333,6 +333,8 @@ AHEAD = {
     "lines of phases": ("self.c(x)", "torch.randn(1, 16, 3, 4, 5)", "nn.ConvTranspose3d(16, 9, 4, stride=2, output_padding=1)"),
     "rows": ("F.gelu(self.c(x))", "torch.randn(5, 7, 76)", "nn.Linear(76, 33)"),
     "long rows": ("self.c(x)", "torch.randn(3, 2100)", "nn.Linear(2100, 17)"),
+    "one row": ("F.silu(self.c(x))", "torch.randn(1, 76)", "nn.Linear(76, 33)"),
+    "one long row": ("F.silu(self.c(x))", "torch.randn(1, 2100)", "nn.Linear(2100, 17)"),
     "uneven shares of rows": ("self.c(x)", "torch.randn(3, 2560)", "nn.Linear(2560, 17)"),
     "two operands": ("(x @ x.transpose(1, 2)).relu()", "torch.randn(2, 37, 44)", "None"),
     "values out of range": ("self.c(x)", "torch.randn(2, 32, 5, 5) * 1e6", "nn.Conv2d(32, 17, 3)"),
