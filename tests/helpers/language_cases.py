@@ -64,6 +64,12 @@ def to_eight_bits(x, out, N: tl.constexpr, KIND: tl.constexpr):
     tl.store(out + i, tl.load(x + i).to(KIND).to(tl.float32))
 
 
+@triton.jit
+def store_to_one_place(out, N: tl.constexpr):
+    rows = tl.arange(0, N)[:, None]
+    tl.store(tl.broadcast_to(out + tl.arange(0, 1)[None, :], (N, 1)), rows * 1.0 + 5.0, mask=rows < 1)
+
+
 def _eight_bits(values: torch.Tensor, kind: Any, same: torch.dtype) -> bool:
     out, limit = torch.zeros_like(values), torch.finfo(same).max
     to_eight_bits[(1,)](values, out, values.numel(), kind)
@@ -101,6 +107,8 @@ def main() -> None:
         best, nothing = torch.ones(1), torch.zeros(1)
         largest[(1,)](steps, best, 520, 1.0)
         largest[(1,)](steps, nothing, 520, 0.0)
+        place = torch.zeros(1)
+        store_to_one_place[(1,)](place, 4)
         ties = torch.cat([torch.tensor([17.0, 200.0, 0.001, -0.001, 1e9, -1e9]), torch.randn(58, generator=generator) * 30])
         eight = [_eight_bits(ties, tl.float8e4nv, torch.float8_e4m3fn), _eight_bits(ties, tl.float8e5, torch.float8_e5m2)]
     expected = torch.cat([x.clamp(min=0), torch.addcmul(x, x, y), x.abs(), (n < 0).float() * -1])
@@ -117,6 +125,7 @@ def main() -> None:
         "bounds": [float(best), float(nothing)],
         "rounds": [launch.sync_rounds for launch in session.launches if launch.name == "largest"],
         "eight_bits": eight,
+        "one_place": float(place),
     }
     json.dump(results, sys.stdout)
 

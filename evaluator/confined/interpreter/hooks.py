@@ -75,6 +75,8 @@ def _hook_store(stock: Callable[..., Any]) -> Callable[..., Any]:
         self: Any, pointers: Any, value: Any, mask: Any, cache_modifier: Any = None, eviction_policy: Any = None
     ) -> Any:
         launch = running.launch
+        if not pointers.data.flags.writeable:  # a broadcast along an axis of one; the stock interpreter wants to write
+            pointers = TensorHandle(pointers.data.copy(), pointers.dtype)
         if launch is None:
             return stock(self, pointers, value, mask, cache_modifier, eviction_policy)
         lanes = Lanes.of(pointers, mask)

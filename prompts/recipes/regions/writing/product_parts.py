@@ -252,6 +252,6 @@ def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int,
         emitter.line(f"every = tl.arange(0, {size}){'[None, :]' if left else '[:, None]'}")
         emitter.bounds["every"] = f"(every < {own * spans})" if size != own * spans else ""
     text = emitter.load_at(fresh.largest, fresh.place_largest(every // own, operand.place_last(moved)[:-1]), guards, "0")
-    if operand.places == own * spans == 1:
+    if own * spans == (rows if left else columns) == 1:
         text = f"tl.full((1, 1), {text}, tl.int32)"
     emitter.line(f"{operand.side}_wide = leaves_range({text}, {1 if left else 0})")

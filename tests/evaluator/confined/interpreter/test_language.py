@@ -49,3 +49,7 @@ def test_a_bound_that_many_steps_leave_as_it_is_is_no_deadlock(results: Any) -> 
 
 def test_eight_bit_floats_are_rounded_as_torch_rounds_them(results: Any) -> None:
     assert results["eight_bits"] == [True, True]
+
+
+def test_a_column_of_equal_addresses_can_be_stored_to(results: Any) -> None:
+    assert results["one_place"] == 5.0

@@ -333,6 +333,7 @@ AHEAD = {
     "lines of phases": ("self.c(x)", "torch.randn(1, 16, 3, 4, 5)", "nn.ConvTranspose3d(16, 9, 4, stride=2, output_padding=1)"),
     "rows": ("F.gelu(self.c(x))", "torch.randn(5, 7, 76)", "nn.Linear(76, 33)"),
     "long rows": ("self.c(x)", "torch.randn(3, 2100)", "nn.Linear(2100, 17)"),
+    "one row of each matrix": ("torch.sigmoid(x @ x.transpose(1, 2))", "torch.randn(3, 1, 8)", "None"),
     "one row": ("F.silu(self.c(x))", "torch.randn(1, 76)", "nn.Linear(76, 33)"),
     "one long row": ("F.silu(self.c(x))", "torch.randn(1, 2100)", "nn.Linear(2100, 17)"),
     "uneven shares of rows": ("self.c(x)", "torch.randn(3, 2560)", "nn.Linear(2560, 17)"),
