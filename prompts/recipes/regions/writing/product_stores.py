@@ -100,12 +100,22 @@ class StoreWriter:
             pointer = f"tl.broadcast_to({pointer}, {shape})"
         emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
 
+    def _choose_title(self, anchor: Reduction) -> str:
+        """The name of a reduction's first result."""
+        return self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+
+    def _note_results(self, anchor: Reduction, title: str, *names: str) -> None:
+        """Have what follows use a reduction's results, which differ along these variables."""
+        for number, part in enumerate(find_kind(anchor.kind, anchor.source.dtype).parts[:2]):
+            self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
+            self.emitter.names[f"{title}{part}"] = frozenset(names)
+
     def _reduce_rows(self, anchor: Reduction) -> None:
         """One number for each column, of all channels."""
         space, place = self._locate(anchor.source)
         guards = space.guards
         channels, kind = self.region.product.shape[1], find_kind(anchor.kind, anchor.source.dtype)
-        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+        title = self._choose_title(anchor)
         text, helper = self.emitter.read(anchor.source, place, guards), ""
         valid = self.emitter.bounds[LINE]
         for line in kind.whole:
@@ -114,15 +124,13 @@ class StoreWriter:
                 helper = self.emitter.read(anchor.helper, place, guards)
             else:
                 self.emitter.line(fill_line(line, title, text, "m", helper, "0, keep_dims=True", valid, str(channels)))
-            for number, part in enumerate(kind.parts[:2]):
-                self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
-                self.emitter.names[f"{title}{part}"] = frozenset((COLUMN,))
+            self._note_results(anchor, title, COLUMN)
 
     def _reduce_group(self, anchor: Reduction) -> None:
         """Numbers of each few neighbouring columns, for each of these."""
         space, place = self._locate(anchor.source)
         kind, size = find_kind(anchor.kind, anchor.source.dtype), anchor.group
-        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+        title = self._choose_title(anchor)
         shape, helper = f"(BLOCK_M, BLOCK_N // {size}, {size})", ""
         text = f"tl.reshape({self.emitter.read(anchor.source, place, space.guards)}, {shape})"
         for line in kind.whole:
@@ -135,9 +143,7 @@ class StoreWriter:
             name, _, value = found.partition(" = ")
             self.emitter.line(f"{name} = {value}  # of each {size} columns")
             self.emitter.line(f"{name} = tl.reshape(tl.broadcast_to({name}, {shape}), (BLOCK_M, BLOCK_N))")
-            for number, part in enumerate(kind.parts[:2]):
-                self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
-                self.emitter.names[f"{title}{part}"] = frozenset((LINE, COLUMN))
+            self._note_results(anchor, title, LINE, COLUMN)
 
     def _reduce(self, anchor: Reduction) -> None:
         """One number for each window or block of a tile's rows."""

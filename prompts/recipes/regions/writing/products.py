@@ -98,7 +98,7 @@ class ProductWriter:
         head = write_head(self.grid, arguments.largest >= _BIG)
         if split:
             ahead, call = self._write_again(head, tail)
-            tail += ["if rough:", "    tl.debug_barrier()  # the stores above come first", f"    {call}"]
+            tail += ["if rough:", "    tl.debug_barrier()  # the stores above come first", *call]
         lines = [*head, *body, *tail]
         if any("GROUP" in line for line in lines):
             constants["GROUP"] = self.tile.group
@@ -230,7 +230,7 @@ class ProductWriter:
         lines, self.arguments = self._sum("ieee", "STEP"), kept
         return lines
 
-    def _write_again(self, head: list[str], tail: list[str]) -> tuple[str, str]:
+    def _write_again(self, head: list[str], tail: list[str]) -> tuple[str, list[str]]:
         """A function that does the whole tile with the values themselves, and its call."""
         lines = [*head, *self._sum_exactly(), *tail]
         text = "\n".join(lines)
@@ -239,7 +239,7 @@ class ProductWriter:
         names = [one for one in offered if re.search(rf"\b{one}\b", text)]
         does = f"A tile of {self.name}, one multiply-add after the other: right for all values that fp32 has."
         function = _write_function(f"{self.name}_exactly", [*names, "STEP"], does, lines, self.tile.apart)
-        return function, f"{self.name}_exactly({', '.join(names)}, {_EXACT_STEP})"
+        return function, wrap(f"{self.name}_exactly(", [*names, str(_EXACT_STEP)], ")", "    ")
 
 
 def _write_function(name: str, names: list[str], does: str, lines: list[str], apart: bool) -> str:
