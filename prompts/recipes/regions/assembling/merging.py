@@ -93,13 +93,15 @@ class _Merger:
         """Give the functions that one calls their new names, and their numbers."""
         known = {old: () for old, one in self.merged.items() if re.search(rf"\b{old}\b", self.texts[name])}
         calls = read_skeleton(self.texts[name], known).calls if known else ()
-        edits = [edit for call in calls for edit in self._rewrite_call(call)]
+        edits = [edit for call in calls for edit in self._rewrite_call(self.texts[name].encode(), call)]
         if edits:
             self.texts[name] = _lay_out(_edit(self.texts[name], edits))
 
-    def _rewrite_call(self, call: HelperCall) -> list[tuple[int, int, str]]:
+    def _rewrite_call(self, text: bytes, call: HelperCall) -> list[tuple[int, int, str]]:
         merged = self.merged[call.name]
         given = "".join(f", {value}" for value in merged.numbers.values())
+        if text[: call.end].rstrip().endswith(b","):  # a call on several lines
+            given = given.removeprefix(",")
         return [(call.start, call.start + len(call.name.encode()), merged.name), (call.end, call.end, given)]
 
     def _join(self, members: Sequence[Skeleton], launched: bool) -> None:
@@ -200,7 +202,7 @@ def _lay_out(text: str) -> str:
 def _fold(line: str) -> list[str]:
     """A statement, a long call on several lines."""
     folded = fold(line)
-    found = re.fullmatch(r"(\s*)(\w+ = \w+\()(.*)(\))", line) if len(folded) == 1 and len(line) > LINE else None
+    found = re.fullmatch(r"(\s*)((?:\w+ = )?\w+\()(.*)(\))", line) if len(folded) == 1 and len(line) > LINE else None
     if found is None:
         return folded
     indent, head, inner, tail = found.groups()

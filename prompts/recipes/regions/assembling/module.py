@@ -31,9 +31,9 @@ from tritonsmith.prompts.recipes.regions.writing.held import is_held, write_held
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
 from tritonsmith.prompts.recipes.regions.writing.names import Namer, list_operations
 from tritonsmith.prompts.recipes.regions.writing.pointwise import write_pointwise, write_scatter
+from tritonsmith.prompts.recipes.regions.writing.product_kernels import write_product
 from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import SIZES, number_products, pick_settings
-from tritonsmith.prompts.recipes.regions.writing.products import write_product
 from tritonsmith.prompts.recipes.regions.writing.rows import write_rows
 from tritonsmith.prompts.recipes.regions.writing.split import write_split
 from tritonsmith.prompts.recipes.regions.writing.steps import write_steps

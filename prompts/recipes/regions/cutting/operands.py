@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, DOWN
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, Guard, Shape, Variable, ravel
-from tritonsmith.prompts.recipes.regions.values.tensors import Held, Tensor, TensorView
+from tritonsmith.prompts.recipes.regions.values.tensors import Held, MatrixProduct, Tensor, TensorView
 
 _ALIGNED = 8
 """fp16 values of 16 bytes, which a thread loads at once."""
@@ -21,6 +21,9 @@ _WINDOW_FLOPS, _MATRIX_FLOPS = 250.0, 1000.0
 several taps that are split in the loop reach a fifth of the rate, matrices and single taps two thirds (H200, 2026-11-24)."""
 _MOST_PLACES = 128
 """Places of the operand that one line of the product reads; their largest values are looked at together."""
+
+_SHORT_LEAST, _SHORT_MOST, _SHORT_ROWS = 32, 128, 64
+"""Depth of all taps, and filters, with which a program can hold the parts of all weights: those of 64 x 72 need 30 KB."""
 
 
 @dataclass(frozen=True)
@@ -68,6 +71,13 @@ class FreshOperand:
     def place_last(self, at: Coordinates) -> Coordinates:
         """Coordinates of the base with the axis behind all others."""
         return (*(index for axis, index in enumerate(at) if axis != self.axis), at[self.axis])
+
+
+def is_short(product: MatrixProduct) -> bool:
+    """Whether it is a convolution with so few weights that a program can hold the parts of all, and multiply the whole depth at once."""
+    batch, rows, _, taps, depth = product.sizes
+    fits = product.window and batch == product.folded == 1 and rows <= _SHORT_ROWS
+    return fits and _SHORT_LEAST <= taps * depth <= _SHORT_MOST
 
 
 def find_kept(region: ProductRegion) -> str:

@@ -20,6 +20,7 @@ from tritonsmith.prompts.recipes.regions.values.indices import Shape, count
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     AnchorResult,
     Formula,
+    Held,
     MatrixProduct,
     Reduction,
     Tensor,
@@ -34,6 +35,10 @@ _MONOTONE = _AFFINE | {
     "tl.maximum(v, c)", "tl.maximum(c, v)", "tl.minimum(v, c)", "tl.minimum(c, v)", "tanh(v)", "sigmoid(v)",
 }  # fmt: skip
 """Steps that rise or fall with `v` everywhere."""
+_FALLING = frozenset(("c - v", "-v"))
+"""Of these: steps that fall with `v`."""
+_SCALED = frozenset(("v * c", "c * v", "v / c", "v * c + c"))
+"""Of these: steps that rise or fall as their first number says."""
 _NUMBER = re.compile(r'-?\b\d+(\.\d*)?(e[-+]?\d+)?\b|float\("-?inf"\)')
 
 
@@ -86,15 +91,58 @@ def swap_extremes(ends: Ends) -> list[Reduction]:
         return []
     swapped, made = [], []
     windows = take(pool, 0, pool.dtype, keep=False).shape[2:]
-    for kind, word in (("max", "most"), ("min", "least")):
-        source = replace(views, source=way.value, known={})
-        anchor = Reduction(shape=source.shape, dtype=way.value.dtype, source=source, axes=pool.axes, kind=kind, name=pool.name)
-        found = rename(take(anchor, 0, way.value.dtype, keep=False), f"{way.value.name or 'value'}_{word}")
+    direction = _find_direction(way, product)
+    kinds = [("max", "most"), ("min", "least")] if direction is None else [(pool.kind, "most" if pool.kind == "max" else "least")]
+    value = formula("{0} * {1}", way.value, direction, like=way.value.dtype) if isinstance(direction, Tensor) else way.value
+    for kind, word in kinds:
+        source = replace(views, source=value, known={})
+        anchor = Reduction(shape=source.shape, dtype=value.dtype, source=source, axes=pool.axes, kind=kind, name=pool.name)
+        found = rename(take(anchor, 0, value.dtype, keep=False), f"{way.value.name or 'value'}_{word}")
+        if isinstance(direction, Tensor):
+            found = rename(formula("{0} * {1}", found, direction, like=value.dtype), f"{way.value.name or 'value'}_extreme")
         made.append(way.repeat(found, lambda shape: _resize(shape, product, windows)))
         swapped.append(anchor)
     for old in users.results_of(pool):
-        users.replace(old, formula(f"tl.{pool.kind}imum({{0}}, {{1}})", *made, like=old.dtype))
+        users.replace(old, formula(f"tl.{pool.kind}imum({{0}}, {{1}})", *made, like=old.dtype) if len(made) > 1 else made[0])
     return swapped
+
+
+def _find_direction(way: _Way, product: MatrixProduct) -> Tensor | int | None:
+    """1 where all steps rise with the value; a tensor with 1 or -1 for each channel; None where only the steps' own numbers tell."""
+    signs: list[Tensor] = []
+    turns = 0
+    for step, place in way.steps:
+        if not isinstance(step, Formula):
+            continue
+        text = _NUMBER.sub("c", step.template.format(*("v" if number == place else "c" for number in range(len(step.inputs)))))
+        if text in _FALLING:
+            turns += 1
+        if text not in _SCALED:
+            continue
+        numbers = [number for number in range(len(step.inputs)) if number != place]
+        factor = step.inputs[numbers[0]] if numbers else None
+        if factor is None:
+            return None
+        if isinstance(factor, Formula) and factor.template.startswith("tl.rsqrt("):
+            continue
+        if step.shape != product.shape or not _is_held(factor):
+            return None
+        signs.append(formula("tl.where({0} < 0, -1.0, 1.0)", factor, like=factor.dtype))
+    if turns % 2:
+        signs.append(formula("-{0}", signs.pop(), like="float32")) if signs else None
+    if not signs:
+        return None if turns % 2 else 1
+    direction = signs[0]
+    for one in signs[1:]:
+        direction = formula("{0} * {1}", direction, one, like="float32")
+    return direction
+
+
+def _is_held(value: Tensor) -> bool:
+    """Whether a value is a parameter, or part of one."""
+    while isinstance(value, TensorView):
+        value = value.source
+    return isinstance(value, Held) and value.dtype == "float32"
 
 
 def swap_means(ends: Ends, goes_along: Callable[[Reduction], bool]) -> tuple[Reduction, Tensor] | None:

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
-from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
+from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh, is_short
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import BATCH, COLUMN, LINE, ProductSpace
 from tritonsmith.prompts.recipes.regions.cutting.swaps import Ends, swap_extremes, swap_means
@@ -18,7 +18,7 @@ from tritonsmith.prompts.recipes.regions.lowering.pointwise import formula
 from tritonsmith.prompts.recipes.regions.lowering.reductions import reduce, take
 from tritonsmith.prompts.recipes.regions.lowering.views import reshape
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward
-from tritonsmith.prompts.recipes.regions.values.columns import BLOCK, ColumnOrder, fits_block
+from tritonsmith.prompts.recipes.regions.values.columns import BLOCK, ColumnOrder, choose_strip, fits_block
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, count, unravel, variable
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     MatrixProduct,
@@ -194,8 +194,10 @@ class _Tiles:
         last = [one.source for one in self.pools if isinstance(one.source, TensorView)]
         pooled = last[0].shape[2 : 2 + len(places)] if last else places
         grid = tuple(-(-size // own) for size, own in zip(places, window, strict=True)) if self.rows else pooled
+        strip = choose_strip(window, grid) if is_short(product) else 1
+        grid = (*grid[:-1], -(-grid[-1] // strip) * strip)
         slots = count(grid) * count(window)
-        order = ColumnOrder(product.shape[0], places, window, grid, -(-slots // BLOCK) * BLOCK if self.rows else slots)
+        order = ColumnOrder(product.shape[0], places, window, grid, -(-slots // BLOCK) * BLOCK if self.rows else slots, strip)
         filters, right = product.sizes[1], product.right
         product.right = TensorView(
             shape=(*right.shape[:-1], order.columns), dtype=right.dtype, source=right, name=right.name,
@@ -207,7 +209,7 @@ class _Tiles:
             return (image, at[0] * filters + at[1], *place)
 
         product.locate, product.order = locate, order
-        product.together = BLOCK if self.rows else order.area
+        product.together = BLOCK if self.rows or strip > 1 else order.area
 
     def _apply(self) -> None:
         """Have reductions go along neighbouring columns."""

@@ -11,6 +11,9 @@ BLOCK = 128
 _WINDOW = 64
 """Places of a window, at most; the least tile has as many columns."""
 
+_FILLED = 1.1
+"""Columns with those that fill up the last strip of a row, over those that it has, at most (assumed; not measured)."""
+
 
 def fits_block(windows: Shape, places: Shape) -> bool:
     """Whether windows along all axes of the places are parts of a block."""
@@ -18,9 +21,16 @@ def fits_block(windows: Shape, places: Shape) -> bool:
     return len(windows) == len(places) and 2 <= area <= _WINDOW and area & (area - 1) == 0
 
 
+def choose_strip(window: Shape, grid: Shape) -> int:
+    """Windows in a row of which a block of columns is made; 1 where whole strips would leave too many columns empty."""
+    strip = BLOCK // count(window)
+    laid = -(-grid[-1] // strip) * strip
+    return strip if count(window[:-1]) > 1 and laid <= _FILLED * grid[-1] else 1
+
+
 @dataclass(frozen=True)
 class ColumnOrder:
-    """Image by image, window by window, and place by place in a window. Windows of one place give the order of memory.
+    """Image by image, strip by strip, and place by place in a strip of windows beside each other. Windows of one place give memory's order.
 
     Args:
         images: how many there are.
@@ -28,6 +38,7 @@ class ColumnOrder:
         window: sizes of windows.
         grid: windows of an image, by axis; those at the end may go beyond its places.
         slots: columns of an image. What is left behind its windows only fills up.
+        strip: neighbouring windows whose rows lie one behind the other, so that more neighbours in memory are neighbouring columns.
     """
 
     images: int
@@ -35,6 +46,7 @@ class ColumnOrder:
     window: Shape
     grid: Shape
     slots: int
+    strip: int = 1
 
     @property
     def area(self) -> int:
@@ -49,13 +61,21 @@ class ColumnOrder:
     def find(self, column: Index) -> Coordinates:
         """Image and place of a column; the place may lie beyond the edge."""
         image, slot = unravel(column, (self.images, self.slots))
-        starts, inside = unravel(slot // self.area, self.grid), unravel(slot % self.area, self.window)
-        return (image, *(start * size + own for start, size, own in zip(starts, self.window, inside, strict=True)))
+        area, strip = self.area * self.strip, (*self.window[:-1], self.window[-1] * self.strip)
+        starts, inside = unravel(slot // area, self._strips), unravel(slot % area, strip)
+        return (image, *(start * size + own for start, size, own in zip(starts, strip, inside, strict=True)))
+
+    @property
+    def _strips(self) -> Shape:
+        return (*self.grid[:-1], self.grid[-1] // self.strip)
 
     def find_window(self, number: Index) -> Coordinates:
         """Image and place of a window in the grid."""
         image, window = unravel(number, (self.images, self.slots // self.area))
-        return (image, *unravel(window, self.grid))
+        if self.strip == 1:
+            return (image, *unravel(window, self.grid))
+        *place, last = unravel(window // self.strip, self._strips)
+        return (image, *place, last * self.strip + window % self.strip)
 
     def find_block(self, number: Index, size: int) -> Coordinates:
         """Image and place of a block of so many columns among those of the image."""

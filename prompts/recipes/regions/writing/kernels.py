@@ -57,7 +57,7 @@ class KeptParts:
     """Its name."""
     held: Held
     parts: Buffer
-    """[high and low, batch, lines, places]: taps one behind the other, each filled up with zeros to whole blocks of the depth."""
+    """[high and low, and maybe high times 2^11, batch, lines, places]: taps one behind the other, each with zeros up to whole blocks."""
     exponents: Buffer
     """[batch, lines]: the powers of two."""
     text: str = ""

@@ -36,13 +36,14 @@ def write_parts(region: ProductRegion, tile: ProductTile, name: str) -> KeptPart
     batch, rows, columns, taps, depth = product.sizes
     left = tile.kept == "left"
     lines, value = (rows, product.source) if left else (columns, product.right)
-    padded = -(-depth // tile.depth) * tile.depth
+    padded = depth if tile.at_once else -(-depth // tile.depth) * tile.depth
     base: Tensor = value
     while isinstance(base, TensorView):
         base = base.source
     assert isinstance(base, Held), "only parameters are kept"
     both = tile.scheme == "fp16x3"
-    parts = Buffer(shape=(2 if both else 1, batch, lines, taps * padded), dtype="float16", name=f"{base.name}_parts")
+    count = (3 if tile.at_once else 2) if both else 1
+    parts = Buffer(shape=(count, batch, lines, taps * padded), dtype="float16", name=f"{base.name}_parts")
     kept = KeptParts(f"split_{name}", base, parts, Buffer(shape=(batch, lines), dtype="int32", name=f"{base.name}_exponents"))
     own, line, tap, across = variable(BATCH, batch), variable(LINE, lines), variable(TAP, taps), variable(ACROSS, depth)
     writer = _LineWriter(value, (own, line, tap, across) if left else (own, tap, across, line), (lines, taps, depth, padded))
@@ -56,13 +57,18 @@ def write_parts(region: ProductRegion, tile: ProductTile, name: str) -> KeptPart
     stores = [f"tl.store(parts_ptr + {place}, {'high' if both else 'scaled.to(tl.float16)'}, mask={inside})"]
     if both:
         stores = ["high, low = split_value(scaled)", *stores, f"tl.store(parts_ptr + {kept.apart} + {place}, low, mask={inside})"]
-    test = "rough = tl.maximum(rough, is_uneven(tl.max(magnitude(scaled), 0)))"
-    writer.add_loop(["scaled = shift(values, exponent[:, None])", test, *stores])
+    seen, lower = "scaled", ""
+    if tile.at_once:  # below 2^4, so that the high part times 2^11 is a number of fp16: all three products have the same scale then
+        seen, lower = "scaled * 2.0", " - 11"
+        stores.append(f"tl.store(parts_ptr + {2 * kept.apart} + {place}, (high.to(tl.float32) * 2048.0).to(tl.float16), mask={inside})")
+    test = f"rough = tl.maximum(rough, is_uneven(tl.max(magnitude({seen}), 0)))"
+    writer.add_loop([f"scaled = shift(values, exponent[:, None]{lower})", test, *stores])
     blocks = -(-lines // LINES)
     head = [f"batch = tl.program_id(0) // {blocks}"] if batch > 1 else []
     head += [f"line = tl.program_id(0){f' % {blocks}' if batch > 1 else ''} * LINES + tl.arange(0, LINES)", "m = line[:, None]"]
     end = f"tl.store(exponents_ptr + {f'batch * {lines} + ' if batch > 1 else ''}line, mark_rough(exponent, rough), mask=line < {lines})"
-    does = f'"""fp16 parts of {base.name}, each line times a power of two, with zeros up to whole blocks of {tile.depth} places."""'
+    ends = ", and the high ones times 2^11" if tile.at_once else f", with zeros up to whole blocks of {tile.depth} places"
+    does = f'"""fp16 parts of {base.name}, each line times a power of two{ends}."""'
     start = "largest = tl.zeros((LINES, PLACES), tl.int32)"
     body = [does, *head, start, *writer.emitter.scopes[0].lines, end]
     first = f"def {kept.kernel}({pointer}, parts_ptr, exponents_ptr, LINES: tl.constexpr, PLACES: tl.constexpr):"
@@ -236,8 +242,11 @@ def _spread(address: str, place: Index, shape: str) -> str:
     return address if COLUMN in place.names else f"tl.broadcast_to({address}, {shape})"
 
 
-def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int, int, int, int]) -> None:
-    """Lines that find whether parts do for all places of the operand that a tile reads; `sizes`: of the product."""
+def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int, int, int, int], by_column: bool = False) -> None:
+    """Lines that find whether parts do for all places of the operand that a tile reads, or for those of each column.
+
+    sizes: of the product.
+    """
     operand = fresh.operand
     copies, rows, columns, taps, _ = sizes
     batch, own = variable(BATCH, copies), taps * operand.steps
@@ -254,4 +263,8 @@ def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int,
     text = emitter.load_at(fresh.largest, fresh.place_largest(every // own, operand.place_last(moved)[:-1]), guards, "0")
     if own * spans == (rows if left else columns) == 1:
         text = f"tl.full((1, 1), {text}, tl.int32)"
+    if by_column:
+        emitter.line(f"{operand.side}_largest = {text}")
+        emitter.line(f"{operand.side}_wide |= leaves_range({operand.side}_largest[:, None, :], 0)  # of each column")
+        return
     emitter.line(f"{operand.side}_wide = leaves_range({text}, {1 if left else 0})")

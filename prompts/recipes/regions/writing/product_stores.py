@@ -17,7 +17,7 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
 from tritonsmith.prompts.recipes.regions.values.indices import Coordinates, ravel
 from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Tensor, TensorView
 from tritonsmith.prompts.recipes.regions.writing.anchors import HELPER, fill_line, find_kind, find_neutral
-from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, locate_store
+from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Scope, locate_store
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import OUTER, TileEmitter, TileGrid, unfold_sums, write_places
 
@@ -39,15 +39,20 @@ class StoreWriter:
 
     def __init__(self, region: ProductRegion, grid: TileGrid, arguments: Arguments, big: bool) -> None:
         self.region, self.grid, self.arguments, self.big = region, grid, arguments, big
+        self.found: dict[tuple[int, int], str] = {}
+        """By reduction and number: the name of its result."""
+        self.ahead: list[str] = []
+        """Lines that are the same for all tiles of a program which has several beside each other."""
         self.emitter = self._open(region.product.folded)
         self.emitter.outcomes[id(region.product), 0] = "total"
         self.emitter.names["total"] = frozenset((LINE, COLUMN))
-        self.found: dict[tuple[int, int], str] = {}
-        """By reduction and number: the name of its result."""
 
     def _open(self, folded: int = 1, size: int = 1) -> TileEmitter:
         bounds = self.grid.list_bounds(folded, size)
-        return TileEmitter(self.arguments, lambda one: id(one) in self.region.reads or isinstance(one, Buffer), bounds, OUTER)
+        emitter = TileEmitter(self.arguments, lambda one: id(one) in self.region.reads or isinstance(one, Buffer), bounds, OUTER)
+        if self.grid.tile.at_once:
+            emitter.scopes = [Scope(frozenset((LINE,)), self.ahead), Scope(frozenset((COLUMN,)))]
+        return emitter
 
     def write(self) -> list[str]:
         """The lines."""
@@ -67,7 +72,7 @@ class StoreWriter:
         for anchor in sorted(self.region.tiled, key=lambda one: one.tile):
             if anchor.tile:
                 self._reduce(anchor)
-        lines = self.emitter.scopes[0].lines
+        lines = self.emitter.scopes[-1].lines
         for size, stores in sorted(by_size.items()):
             emitter = self._open(size=size)
             emitter.outcomes |= self.found
@@ -75,7 +80,7 @@ class StoreWriter:
             emitter.line(write_places(self.grid, self.big, "BLOCK_M", f"BLOCK_N // {size}")[1])
             for value, space, at in stores:
                 self._store(emitter, value, space, at, f"(BLOCK_M, BLOCK_N // {size})")
-            lines += emitter.scopes[0].lines
+            lines += emitter.scopes[-1].lines
         return lines
 
     def _locate(self, value: Tensor) -> tuple[AnySpace, Coordinates]:
@@ -157,13 +162,30 @@ class StoreWriter:
         counted = f"tl.where({inside}, {text}, {find_neutral(anchor)})" if inside else text
         name = self.found[id(anchor), 0] = self.arguments.name(_NAMES[anchor.kind])
         what = "window" if anchor.source.windows else "block of columns"
-        self.emitter.line(f"{name} = {self._take(anchor.kind, counted, size)}  # of each {what}")
+        order = self.region.product.order
+        in_strips = anchor.source.windows and order is not None and order.strip > 1
+        found = self._take_in_strips(anchor.kind, counted) if in_strips else self._take(anchor.kind, counted, size)
+        self.emitter.line(f"{name} = {found}  # of each {what}")
 
     def _take(self, kind: str, text: str, size: int, rows: str = "BLOCK_M") -> str:
         """A number for each few neighbours of a row; all of a tile need no other shape, which would move them between threads."""
         if size == self.grid.tile.columns:
             return f"tl.{kind}({text}, 1, keep_dims=True)"
         return f"tl.{kind}(tl.reshape({text}, ({rows}, BLOCK_N // {size}, {size})), 2)"
+
+    def _take_in_strips(self, kind: str, text: str) -> str:
+        """A number for each window of strips: first of what lies above each other, which a thread has, then of neighbours."""
+        order = self.region.product.order
+        assert order is not None
+        whole, high = order.area * order.strip == self.grid.tile.columns, order.window[:-1]
+        blocks = [] if whole else [f"BLOCK_N // {order.area * order.strip}"]
+        shape = ", ".join(["BLOCK_M", *blocks, *map(str, high), str(order.strip), str(order.window[-1])])
+        axis = 1 + len(blocks)
+        found = f"tl.reshape({text}, ({shape}))"
+        for _ in high:
+            found = f"tl.{kind}({found}, {axis})"
+        found = f"tl.{kind}({found}, {axis + 1})"
+        return found if whole else f"tl.reshape({found}, (BLOCK_M, BLOCK_N // {order.area}))"
 
     def _find_moments(self, anchor: Reduction, text: str, inside: str) -> None:
         """Sum, squares about the mean, and the number of values of each block."""

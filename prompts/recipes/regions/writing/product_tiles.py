@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
 from tritonsmith.prompts.recipes.recipe import Settings
-from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh, find_kept, has_rim
+from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh, find_kept, has_rim, is_short
 from tritonsmith.prompts.recipes.regions.cutting.rates import PROCESSORS, choose_sides, fill
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
@@ -48,6 +48,12 @@ _IMAGES = 4
 """Axes of a batch of images. Higher tiles of volumes hold more: three took 1.33 to 2.06 of the time (level 1, 54 and 60; level 2, 90)."""
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
+_STEP = 16
+"""Places of the depth that tensor cores multiply at least."""
+_SHARED, _RESERVED = 228 * 1024, 1024
+"""Shared memory of a processor of sm_90, and what of it each program needs besides its own."""
+_REGISTERS, _OTHERS = 65536, 100
+"""Registers of a processor, and those that a thread needs besides its sums (150 for 64 sums of level 2, 85)."""
 _LONG = 80
 """Characters of a mask that gets a line of its own."""
 
@@ -70,6 +76,8 @@ class ProductTile:
     """Whether the other operands are split in a pass ahead of the product."""
     registers: int = 0
     """Of a thread, at most; 0 where the compiler decides."""
+    at_once: tuple[int, ...] = ()
+    """Sizes of the blocks in which the whole depth of all taps is multiplied at once; empty for a loop over steps of it."""
 
     @property
     def apart(self) -> bool:
@@ -84,6 +92,8 @@ class ProductTile:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of all stages: two fp16 parts need as much as one fp32 value."""
+        if self.at_once:
+            return 2 * (3 * self.rows + 2 * self.columns) * sum(self.at_once)
         value = 2 if self.scheme == "as they are" else 4
         in_loop = 4 * self.columns * self.depth if self.scheme in SPLIT and not self.kept and not self.ahead else 0
         return value * (self.rows + self.columns) * self.depth * max(1, self.stages) + in_loop
@@ -91,7 +101,13 @@ class ProductTile:
     @property
     def sums(self) -> int:
         """fp32 sums of a thread."""
-        return self.rows * self.columns * (1 if self.scheme in ("as they are", "tf32", "ieee", "fp16") else 2) // (32 * self.warps)
+        single = self.at_once or self.scheme in ("as they are", "tf32", "ieee", "fp16")
+        return self.rows * self.columns * (1 if single else 2) // (32 * self.warps)
+
+    @property
+    def programs(self) -> int:
+        """Programs that take tiles in turn where the whole depth is multiplied at once: as many as the card has room for."""
+        return PROCESSORS * max(1, min(_SHARED // (self.shared_bytes + _RESERVED), _REGISTERS // (32 * self.warps * (_OTHERS + self.sums))))
 
 
 def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
@@ -117,12 +133,25 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     tile = ProductTile(high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
     if not ahead:
         return tile
+    if sizes := _split_depth(region, tile):
+        registers = int(settings["registers"])
+        return replace(tile, warps=_GROUP, stages=1, at_once=sizes, registers=min(registers, _QUARTER) if tile.rows <= _LOW else registers)
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
     low, images = tile.rows <= _LOW, all(len(one.base.shape) <= _IMAGES for one in fresh)
     if not region.product.window or not tile.apart or not (low or images) or any(one.depth > _FEW_CHANNELS for one in fresh):
         return tile
     registers = int(settings["registers"])
     return replace(tile, registers=min(registers, _QUARTER) if low and images else registers)
+
+
+def _split_depth(region: ProductRegion, tile: ProductTile) -> tuple[int, ...]:
+    """Blocks of the whole depth of a convolution, if it is so short that a program multiplies it at once; empty otherwise."""
+    _, rows, columns, taps, depth = region.product.sizes
+    fits = is_short(region.product) and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
+    if not fits or tile.kept != "left" or tile.scheme != "fp16x3":
+        return ()
+    steps = -(-taps * depth // _STEP)
+    return tuple(_STEP << bit for bit in range(steps.bit_length() - 1, -1, -1) if steps >> bit & 1)
 
 
 def _choose_stages(tile: ProductTile, asked: int, product: MatrixProduct) -> ProductTile:

@@ -3,16 +3,14 @@
 from __future__ import annotations
 
 import re
-from dataclasses import replace
 
-from tritonsmith.prompts.recipes.recipe import Settings, load_macros
-from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh
+from tritonsmith.prompts.recipes.recipe import load_macros
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ACROSS, COLUMN, DOWN, LINE
 from tritonsmith.prompts.recipes.regions.values.tensors import Tensor
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, KeptParts, Kernel, fold, wrap
-from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, watch_places, write_fresh, write_parts
+from tritonsmith.prompts.recipes.regions.writing.product_parts import FreshParts, watch_places, write_parts
 from tritonsmith.prompts.recipes.regions.writing.product_stores import StoreWriter
 from tritonsmith.prompts.recipes.regions.writing.product_tiles import (
     INNER,
@@ -22,11 +20,11 @@ from tritonsmith.prompts.recipes.regions.writing.product_tiles import (
     ProductTile,
     TileEmitter,
     TileGrid,
-    choose_tile,
     write_head,
 )
 
-_BIG = 2**31
+BIG = 2**31
+"""Elements from which on places need numbers of 64 bits."""
 _EXACT_STEP = 16
 """Places of the depth at once where values are multiplied one by one."""
 _SHORT = 128
@@ -38,29 +36,9 @@ _PARTS = {"fp16x3": ("high", "low"), "fp16": ("high",)}
 """By scheme: the parts of an operand that it multiplies."""
 _NAMES = (*OUTER, *INNER, *SIZES.values(), "above", "beside", "every", "left_wide", "right_wide",
           "total", "total_rest", "total_block", "left", "right", "left_high", "left_low", "right_high", "right_low",
-          "left_largest", "right_largest", "rough", "pid", "apart", "inside", "group", "height", "position", "exponent")  # fmt: skip
+          "left_largest", "right_largest", "rough", "pid", "apart", "inside", "group", "height", "position", "exponent",
+          "flat", "column")  # fmt: skip
 """Names of the kernel's own."""
-
-
-def write_product(region: ProductRegion, name: str, settings: Settings, made: dict[tuple[int, int], FreshParts]) -> list[Kernel]:
-    """One program for each tile of the result, behind the kernels that split operands.
-
-    made: by value and axis: parts that forward has already; what is added here is added to it.
-    """
-    tile = choose_tile(region, settings)
-    fresh: dict[str, FreshParts] = {}
-    kernels: list[Kernel] = []
-    twins = [find_fresh(one) if tile.ahead else {} for one in region.twins or (region, region)]
-    for side, operand in (find_fresh(region) if tile.ahead else {}).items():
-        key = id(operand.base), operand.axis
-        if key not in made:
-            title = f"split_{operand.base.name or side}_of_{name}"
-            usual, other = (one.get(side, operand) for one in twins)
-            free = usual.others != other.others
-            made[key] = write_fresh(operand, usual.places, free, tile.scheme, title, lambda one: id(one) in region.reads)
-            kernels.append(made[key].kernel)
-        fresh[side] = replace(made[key], operand=operand)
-    return [*kernels, ProductWriter(region, tile, name, fresh).write()]
 
 
 class ProductWriter:
@@ -80,7 +58,7 @@ class ProductWriter:
         self.macros = load_macros("_products.py.j2")
         self.parts: KeptParts | None = write_parts(region, tile, name) if tile.kept else None
         along = bool(region.tiled) and not region.product.reduced
-        self.turned = tile.kept == "left" and not (fresh and along and tile.rows >= _WHOLE)
+        self.turned = tile.kept == "left" and not (fresh and (along or tile.at_once) and tile.rows >= _WHOLE)
         self.carried = bool(fresh) and tile.scheme == "fp16x3"
 
     def write(self) -> Kernel:
@@ -93,11 +71,11 @@ class ProductWriter:
             body += [*lines, f"rough = {test}  # rare: fp16 parts would lose digits"]
         arguments = self.arguments
         largest = max(arguments.largest, *(one.holder.size for one in self.region.stores))
-        tail = StoreWriter(self.region, self.grid, arguments, largest >= _BIG).write()
+        tail = StoreWriter(self.region, self.grid, arguments, largest >= BIG).write()
         constants = {"BLOCK_M": self.tile.rows, "BLOCK_N": self.tile.columns, "BLOCK_K": self.tile.depth}
-        head = write_head(self.grid, arguments.largest >= _BIG)
+        head = write_head(self.grid, arguments.largest >= BIG)
         if split:
-            ahead, call = self._write_again(head, tail)
+            ahead, call = self._write_again(head, [*self._sum_exactly(), *tail])
             tail += ["if rough:", "    tl.debug_barrier()  # the stores above come first", *call]
         lines = [*head, *body, *tail]
         if any("GROUP" in line for line in lines):
@@ -230,12 +208,12 @@ class ProductWriter:
         lines, self.arguments = self._sum("ieee", "STEP"), kept
         return lines
 
-    def _write_again(self, head: list[str], tail: list[str]) -> tuple[str, list[str]]:
-        """A function that does the whole tile with the values themselves, and its call."""
-        lines = [*head, *self._sum_exactly(), *tail]
+    def _write_again(self, head: list[str], rest: list[str], *more: str) -> tuple[str, list[str]]:
+        """A function that does the whole tile with the values themselves, and its call; `more`: other names that it may take."""
+        lines = [*head, *rest]
         text = "\n".join(lines)
         sizes = [name for name, _ in self.grid.list_sizes(lines)]
-        offered = [*self.arguments.names.values(), *sizes, "BLOCK_M", "BLOCK_N", "GROUP"]
+        offered = [*self.arguments.names.values(), *sizes, *more, "BLOCK_M", "BLOCK_N", "GROUP"]
         names = [one for one in offered if re.search(rf"\b{one}\b", text)]
         does = f"A tile of {self.name}, one multiply-add after the other: right for all values that fp32 has."
         function = _write_function(f"{self.name}_exactly", [*names, "STEP"], does, lines, self.tile.apart)

@@ -112,7 +112,7 @@ def test_each_layer_of_a_network_has_its_own_pool() -> None:
     layers = "; ".join(f"self.c{n}=nn.Conv2d({wide}, 64, 3, padding=1); self.n{n}=nn.GroupNorm(8, 64)" for n, wide in ((0, 8), (1, 64)))
     forward = "; ".join(f"x=F.max_pool2d(F.relu(self.n{n}(self.c{n}(x))), 2)" for n in (0, 1)) + "; return x"
     plan = plan_of(forward, "torch.randn(2, 8, 32, 32)", init=layers)
-    assert sorted(list_tiled(plan)) == sorted(2 * ["max", "min", "moments"])
+    assert sorted(list_tiled(plan)) == sorted(2 * ["max", "moments"])
 
 
 def test_a_mean_of_a_norm_is_the_norm_of_a_mean() -> None:
@@ -131,7 +131,7 @@ def test_a_norm_that_stays_in_the_cache_reads_it() -> None:
 def test_a_low_tile_with_a_short_sum_is_read_in_one_stage(evaluator: LocalEvaluator) -> None:
     """Higher tiles and longer sums are loaded ahead, and so is what a search asks for."""
 
-    def count_stages(channels: int, side: int, **asked: int) -> int:
+    def count_stages(channels: int, side: str, **asked: int) -> int:
         init = f"self.c=nn.Conv2d(8, {channels}, {side})"
         plan = plan_of("return F.avg_pool2d(torch.tanh(self.c(x)), 2)", "torch.randn(64, 8, 64, 64)", init=init)
         settings = REGIONS.recipes[0].defaults(plan, evaluator.hardware, plan.precision)
@@ -139,16 +139,16 @@ def test_a_low_tile_with_a_short_sum_is_read_in_one_stage(evaluator: LocalEvalua
         (product,) = (one for one in plan.regions if isinstance(one, ProductRegion))
         return choose_tile(product, settings | asked).stages
 
-    assert count_stages(16, 3) == count_stages(32, 3) == 1
-    assert count_stages(64, 3) == count_stages(16, 11) == 3
-    assert count_stages(16, 3, num_stages=2) == 2
+    assert count_stages(16, "(5, 4)") == count_stages(32, "(5, 4)") == 1
+    assert count_stages(64, "(5, 4)") == count_stages(16, "11") == 3
+    assert count_stages(16, "(5, 4)", num_stages=2) == 2
 
 
 def test_few_channels_have_registers_for_three_programs_on_sm_90(evaluator: LocalEvaluator) -> None:
     """Not more channels, not high tiles of volumes, and no other card: there the sums would spill."""
 
     def count_registers(channels: int, card: str, layer: str = "Conv2d", sizes: str = "64, 64", out: int = 64) -> int:
-        init = f"self.c=nn.{layer}({channels}, {out}, 3)"
+        init = f"self.c=nn.{layer}({channels}, {out}, {7 if layer == 'Conv2d' else 3})"
         plan = plan_of("return torch.tanh(self.c(x))", f"torch.randn(64, {channels}, {sizes})", init=init)
         settings = REGIONS.recipes[0].defaults(plan, named_card(card), plan.precision)
         assert settings is not None
