@@ -134,8 +134,7 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     if not ahead:
         return tile
     if sizes := _split_depth(region, tile):
-        registers = int(settings["registers"])
-        return replace(tile, warps=_GROUP, stages=1, at_once=sizes, registers=min(registers, _QUARTER) if tile.rows <= _LOW else registers)
+        return replace(tile, warps=_GROUP, stages=1, at_once=sizes, registers=int(settings["registers"]))
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
     low, images = tile.rows <= _LOW, all(len(one.base.shape) <= _IMAGES for one in fresh)
     if not region.product.window or not tile.apart or not (low or images) or any(one.depth > _FEW_CHANNELS for one in fresh):
