@@ -139,9 +139,11 @@ def _find_direction(way: _Way, product: MatrixProduct) -> Tensor | int | None:
 
 
 def _is_held(value: Tensor) -> bool:
-    """Whether a value is a parameter, or part of one."""
+    """Whether a value is a parameter, part of one, or elementwise work on such."""
     while isinstance(value, TensorView):
         value = value.source
+    if isinstance(value, Formula):
+        return all(_is_held(one) for one in value.inputs)
     return isinstance(value, Held) and value.dtype == "float32"
 
 

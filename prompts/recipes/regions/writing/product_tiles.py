@@ -48,8 +48,9 @@ _IMAGES = 4
 """Axes of a batch of images. Higher tiles of volumes hold more: three took 1.33 to 2.06 of the time (level 1, 54 and 60; level 2, 90)."""
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
-_STEP = 16
-"""Places of the depth that tensor cores multiply at least."""
+STEP = 16
+"""Places of the depth that tensor cores multiply at least. A warp reads 16 neighbouring columns of such a block: with blocks of 64 and 16 a
+convolution of 72 takes 1.06 to 1.12 of the time, and with one block of 128 it takes 1.6 (KernelBench level 2: 57, 65, 85; H200)."""
 _SHARED, _RESERVED = 228 * 1024, 1024
 """Shared memory of a processor of sm_90, and what of it each program needs besides its own."""
 _REGISTERS, _OTHERS = 65536, 100
@@ -76,8 +77,8 @@ class ProductTile:
     """Whether the other operands are split in a pass ahead of the product."""
     registers: int = 0
     """Of a thread, at most; 0 where the compiler decides."""
-    at_once: tuple[int, ...] = ()
-    """Sizes of the blocks in which the whole depth of all taps is multiplied at once; empty for a loop over steps of it."""
+    at_once: int = 0
+    """Blocks of 16 places in which the whole depth of all taps is multiplied at once; 0 for a loop over steps of it."""
 
     @property
     def apart(self) -> bool:
@@ -93,7 +94,7 @@ class ProductTile:
     def shared_bytes(self) -> int:
         """Shared memory of all stages: two fp16 parts need as much as one fp32 value."""
         if self.at_once:
-            return 2 * (3 * self.rows + 2 * self.columns) * sum(self.at_once)
+            return 2 * (3 * self.rows + 2 * self.columns) * self.at_once * STEP
         value = 2 if self.scheme == "as they are" else 4
         in_loop = 4 * self.columns * self.depth if self.scheme in SPLIT and not self.kept and not self.ahead else 0
         return value * (self.rows + self.columns) * self.depth * max(1, self.stages) + in_loop
@@ -133,8 +134,8 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     tile = ProductTile(high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
     if not ahead:
         return tile
-    if sizes := _split_depth(region, tile):
-        return replace(tile, warps=_GROUP, stages=1, at_once=sizes, registers=int(settings["registers"]))
+    if blocks := _count_blocks(region, tile):
+        return replace(tile, warps=_GROUP, stages=1, at_once=blocks, registers=int(settings["registers"]))
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
     low, images = tile.rows <= _LOW, all(len(one.base.shape) <= _IMAGES for one in fresh)
     if not region.product.window or not tile.apart or not (low or images) or any(one.depth > _FEW_CHANNELS for one in fresh):
@@ -143,14 +144,11 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     return replace(tile, registers=min(registers, _QUARTER) if low and images else registers)
 
 
-def _split_depth(region: ProductRegion, tile: ProductTile) -> tuple[int, ...]:
-    """Blocks of the whole depth of a convolution, if it is so short that a program multiplies it at once; empty otherwise."""
+def _count_blocks(region: ProductRegion, tile: ProductTile) -> int:
+    """Blocks of the whole depth of a convolution, if it is so short that a program multiplies it at once; 0 otherwise."""
     _, rows, columns, taps, depth = region.product.sizes
     fits = is_short(region.product) and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
-    if not fits or tile.kept != "left" or tile.scheme != "fp16x3":
-        return ()
-    steps = -(-taps * depth // _STEP)
-    return tuple(_STEP << bit for bit in range(steps.bit_length() - 1, -1, -1) if steps >> bit & 1)
+    return -(-taps * depth // STEP) if fits and tile.kept == "left" and tile.scheme == "fp16x3" else 0
 
 
 def _choose_stages(tile: ProductTile, asked: int, product: MatrixProduct) -> ProductTile:

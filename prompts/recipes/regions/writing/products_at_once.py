@@ -13,7 +13,7 @@ from tritonsmith.prompts.recipes.regions.writing.emitter import Scope
 from tritonsmith.prompts.recipes.regions.writing.kernels import Kernel
 from tritonsmith.prompts.recipes.regions.writing.product_parts import watch_places
 from tritonsmith.prompts.recipes.regions.writing.product_stores import StoreWriter
-from tritonsmith.prompts.recipes.regions.writing.product_tiles import INNER, OUTER, SIZES, TileEmitter, write_places
+from tritonsmith.prompts.recipes.regions.writing.product_tiles import INNER, OUTER, SIZES, STEP, TileEmitter, write_places
 from tritonsmith.prompts.recipes.regions.writing.products import BIG, ProductWriter
 
 _PARTS = ("large", "high", "low")
@@ -58,19 +58,18 @@ class OnceWriter(ProductWriter):
         launched, most = self.grid.launched, self.tile.programs
         return str(min(int(launched), most)) if launched.isdigit() else f"min({launched}, {most})"
 
-    def _list_blocks(self) -> list[tuple[int, int, str]]:
-        """First place, size and suffix of the name of each block of the depth."""
-        starts = [sum(self.tile.at_once[:number]) for number in range(len(self.tile.at_once))]
-        return [(start, size, f"_{start}" if start else "") for start, size in zip(starts, self.tile.at_once, strict=True)]
+    def _list_blocks(self) -> list[tuple[int, str]]:
+        """First place of each block of the depth, and the suffix of its names."""
+        return [(number * STEP, f"_{number}" if number else "") for number in range(self.tile.at_once)]
 
     def _load_weights(self) -> list[str]:
         """Lines that load the parts of all weights."""
         assert self.parts is not None
         pointer, whole = self.arguments.take(self.parts.parts), self.taps * self.depth
         bound, lines = self.grid.list_bounds()[LINE], []
-        for start, size, suffix in self._list_blocks():
-            lines.append(f"across = {f'{start} + ' if start else ''}tl.arange(0, {size})[None, :]")
-            mask = " & ".join(text for text in (bound, f"(across < {whole})" if start + size > whole else "") if text)
+        for start, suffix in self._list_blocks():
+            lines.append(f"across = {f'{start} + ' if start else ''}tl.arange(0, {STEP})[None, :]")
+            mask = " & ".join(text for text in (bound, f"(across < {whole})" if start + STEP > whole else "") if text)
             for name, part in zip(_PARTS, (2, 0, 1), strict=True):
                 apart = f" + {part * self.parts.apart}" if part else ""
                 tile = f"tl.load({pointer}{apart} + m * {whole} + across{f', mask={mask}, other=0.0' if mask else ''})"
@@ -100,16 +99,16 @@ class OnceWriter(ProductWriter):
         watch_places(emitter, self.fresh["right"], self.region.product.sizes, by_column=True)
         whole, source = self.taps * self.depth, self.region.product.right
         small, large = [], []
-        for start, size, suffix in self._list_blocks():
+        for start, suffix in self._list_blocks():
             emitter.open(INNER)
-            emitter.bounds |= {DOWN: f"(flat < {whole})" if start + size > whole else "", ACROSS: ""}
-            emitter.line(f"flat = {f'{start} + ' if start else ''}tl.arange(0, {size})[:, None]")
+            emitter.bounds |= {DOWN: f"(flat < {whole})" if start + STEP > whole else "", ACROSS: ""}
+            emitter.line(f"flat = {f'{start} + ' if start else ''}tl.arange(0, {STEP})[:, None]")
             if self.taps > 1:
                 emitter.line(f"tap = flat // {self.depth}")
             emitter.line(f"down = flat % {self.depth}" if self.taps > 1 else "down = flat")
             for part, name in enumerate(("high", "low")):
                 value = self.fresh["right"].view(source, part)
-                tile = self._read(emitter, "right", value, (str(size), "BLOCK_N"), False)
+                tile = self._read(emitter, "right", value, (str(STEP), "BLOCK_N"), False)
                 emitter.line(f"right_{name}{suffix} = {f'tl.trans({tile})' if self.turned else tile}")
             block = emitter.scopes.pop()
             emitter.scopes[0].lines += block.lines

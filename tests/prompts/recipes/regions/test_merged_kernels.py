@@ -9,6 +9,7 @@ from recipe_cases.regions import RegionCase
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Status, Task
 from tritonsmith.prompts.recipes.regions.assembling.merging import merge_kernels
+from tritonsmith.prompts.recipes.regions.cutting import operands
 from tritonsmith.prompts.recipes.regions.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 
@@ -55,6 +56,18 @@ def test_weights_of_several_widths_are_split_by_one_kernel(evaluator: LocalEvalu
     assert "weight_at = m * (K * STEPS)" in text and "(m < M) & (across < K)" in text, "numbers that follow from others are no arguments"
     verdict = asyncio.run(evaluator.evaluate(task, text))
     assert verdict.status is Status.OK, verdict.message
+
+
+def test_a_merged_kernel_is_called_with_its_numbers_on_several_lines(monkeypatch: pytest.MonkeyPatch, evaluator: LocalEvaluator) -> None:
+    """The function that does a tile again has so many arguments that its call is wrapped."""
+    monkeypatch.setattr("tritonsmith.prompts.recipes.regions.plan.prefers_call", lambda *_: False)
+    monkeypatch.setattr(operands, "_WINDOW_FLOPS", 0)
+    sizes = enumerate(((64, 128), (128, 256), (256, 64)))
+    layers = "; ".join(f"self.c{n}=nn.Conv2d({a}, {b}, 3, padding=1, bias=False); self.n{n}=nn.BatchNorm2d({b})" for n, (a, b) in sizes)
+    forward = "; ".join(f"x=F.relu(self.n{n}(self.c{n}(x)))" for n in range(3)) + "; return x"
+    _, plan = asyncio.run(plan_of(evaluator, forward, "torch.randn(2, 64, 16, 16)", layers))
+    text = write(plan, evaluator)
+    assert compile(text, "kernel", "exec") and re.search(r"_exactly\(\n[^)]*, 16,\s+\d+, [^)]*\n +\)", text)
 
 
 @pytest.mark.parametrize("forward", ["return x.softmax(-1), (y * 2.0).softmax(-1)", "return x.cumsum(-1), y.sum(-1)", "return x * 2.0 + y"])

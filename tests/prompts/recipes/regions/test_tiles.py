@@ -24,6 +24,9 @@ ON_THE_TILE = {
     "a norm ahead of a pool": RegionCase(
         "", "return F.max_pool2d(self.n(self.c(x))*self.s, 4).clamp(0, 1)", "torch.randn(2, 8, 24, 22)", GROUPS
     ),
+    "falling steps ahead of a pool": RegionCase(
+        "", "return F.max_pool2d(torch.tanh(3 - self.n(self.c(x))*self.s), 4)", "torch.randn(2, 8, 24, 34)", GROUPS
+    ),
     "a mean of all places": RegionCase("", "return F.gelu(self.c(x)).mean((2, 3))", SMALL, CONV),
     "a norm of what is stored": RegionCase("", "return F.silu(self.n(self.c(x)*1000 + 5000))*self.s", "torch.randn(2,8,20,23)", GROUPS),
     "means of volumes": RegionCase(
@@ -113,6 +116,32 @@ def test_each_layer_of_a_network_has_its_own_pool() -> None:
     forward = "; ".join(f"x=F.max_pool2d(F.relu(self.n{n}(self.c{n}(x))), 2)" for n in (0, 1)) + "; return x"
     plan = plan_of(forward, "torch.randn(2, 8, 32, 32)", init=layers)
     assert sorted(list_tiled(plan)) == sorted(2 * ["max", "moments"])
+
+
+@pytest.mark.parametrize(("factor", "kinds"), [
+    ("self.s", ["max", "moments"]), ("-self.s", ["max", "moments"]), ("x.mean((1, 2, 3), keepdim=True)", ["max", "min", "moments"]),
+])  # fmt: skip
+def test_one_extreme_does_where_parameters_say_which(factor: str, kinds: list[str]) -> None:
+    """A step may rise or fall with the value as the sign of a number says; that of a parameter is known ahead of the convolution."""
+    plan = plan_of(f"return F.max_pool2d(self.n(self.c(x))*{factor}, 4)", "torch.randn(2, 8, 24, 22)", init=GROUPS)
+    assert sorted(list_tiled(plan)) == kinds
+
+
+def test_a_short_convolution_is_multiplied_at_once(evaluator: LocalEvaluator) -> None:
+    """Few weights of a filter, and as many filters as tensor cores multiply at once: programs hold all weights, and take tiles in turn."""
+
+    def count_blocks(channels: int, filters: int, side: int) -> tuple[int, str]:
+        init = f"self.c=nn.Conv2d({channels}, {filters}, {side})"
+        plan = plan_of("return F.max_pool2d(torch.tanh(self.c(x)), 2)", f"torch.randn(64, {channels}, 64, 64)", init=init)
+        settings = REGIONS.recipes[0].defaults(plan, evaluator.hardware, plan.precision)
+        assert settings is not None
+        (product,) = (one for one in plan.regions if isinstance(one, ProductRegion))
+        return choose_tile(product, settings).at_once, REGIONS.recipes[0].render(plan, settings)
+
+    blocks, text = count_blocks(8, 64, 3)
+    assert blocks == 5 and "in range(tl.program_id(0), 1984, tl.num_programs(0)):" in text
+    assert "(BLOCK_M, 2, 32, 2)" in text, "rows of windows lie in rows"
+    assert count_blocks(3, 48, 3)[0] and not count_blocks(8, 32, 3)[0] and not count_blocks(16, 64, 3)[0]
 
 
 def test_a_mean_of_a_norm_is_the_norm_of_a_mean() -> None:
