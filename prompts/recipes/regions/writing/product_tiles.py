@@ -51,6 +51,8 @@ PLAIN_STAGES = 3
 STEP = 16
 """Places of the depth that tensor cores multiply at least. A warp reads 16 neighbouring columns of such a block: with blocks of 64 and 16 a
 convolution of 72 takes 1.06 to 1.12 of the time, and with one block of 128 it takes 1.6 (KernelBench level 2: 57, 65, 85; H200)."""
+_ONCE_SUMS = 64
+"""Sums of a thread with which three programs that multiply at once fit on a processor of sm_90, with 168 registers for a thread."""
 _SHARED, _RESERVED = 228 * 1024, 1024
 """Shared memory of a processor of sm_90, and what of it each program needs besides its own."""
 _REGISTERS, _OTHERS = 65536, 100
@@ -135,7 +137,8 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     if not ahead:
         return tile
     if blocks := _count_blocks(region, tile):
-        return replace(tile, warps=_GROUP, stages=1, at_once=blocks, registers=int(settings["registers"]))
+        tile = replace(tile, warps=_GROUP, stages=1, at_once=blocks)
+        return replace(tile, registers=int(settings["registers"]) if tile.sums <= _ONCE_SUMS else 0)
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
     low, images = tile.rows <= _LOW, all(len(one.base.shape) <= _IMAGES for one in fresh)
     if not region.product.window or not tile.apart or not (low or images) or any(one.depth > _FEW_CHANNELS for one in fresh):
