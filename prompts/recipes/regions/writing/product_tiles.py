@@ -40,12 +40,11 @@ _LOW, _FEW_STEPS = 32, 9
 H200, 2026-11-27; raw/kernelbench/reductions.jsonl)."""
 _FEW_CHANNELS = 8
 """Channels of a convolution that leave its tiles with little to hold: with registers for three programs on a processor ten such took 0.88
-to 1.02 of the time, and four with more channels 1.9 to 2.4 (KernelBench level 2, H200, 2026-11-27; raw/kernelbench/registers.jsonl)."""
+to 1.02 of the time, and four with more channels 1.9 to 2.4 (KernelBench level 2, H200, 2026-11-27; raw/kernelbench/registers.jsonl). High
+tiles of longer sums hold three sums for each result, and spill: three took 1.33 to 2.06 of the time (level 1, 54 and 60; level 2, 90)."""
 _QUARTER = 128
-"""Registers for four programs of four warps on a processor. Low tiles of images need no more, but the function that does a tile again would
-take more (level 2, 21: 122 and 168 as compiled for sm_90; not measured)."""
-_IMAGES = 4
-"""Axes of a batch of images. Higher tiles of volumes hold more: three took 1.33 to 2.06 of the time (level 1, 54 and 60; level 2, 90)."""
+"""Registers for four programs of four warps on a processor. Low tiles of short sums need no more, but the function that does a tile again
+would take more: 168, where the kernel takes 122 (level 2, 21: 1.85 ms with the limit and 2.06 ms without it, H200)."""
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
 STEP = 16
@@ -140,17 +139,17 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
         tile = replace(tile, warps=_GROUP, stages=1, at_once=blocks)
         return replace(tile, registers=int(settings["registers"]) if tile.sums <= _ONCE_SUMS else 0)
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
-    low, images = tile.rows <= _LOW, all(len(one.base.shape) <= _IMAGES for one in fresh)
-    if not region.product.window or not tile.apart or not (low or images) or any(one.depth > _FEW_CHANNELS for one in fresh):
+    low = tile.rows <= _LOW
+    if not region.product.window or not tile.apart or not (low or region.short) or any(one.depth > _FEW_CHANNELS for one in fresh):
         return tile
     registers = int(settings["registers"])
-    return replace(tile, registers=min(registers, _QUARTER) if low and images else registers)
+    return replace(tile, registers=min(registers, _QUARTER) if low and region.short else registers)
 
 
 def _count_blocks(region: ProductRegion, tile: ProductTile) -> int:
     """Blocks of the whole depth of a convolution, if it is so short that a program multiplies it at once; 0 otherwise."""
     _, rows, columns, taps, depth = region.product.sizes
-    fits = is_short(region.product) and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
+    fits = is_short(region.product) and region.short and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
     return -(-taps * depth // STEP) if fits and tile.kept == "left" and tile.scheme == "fp16x3" else 0
 
 

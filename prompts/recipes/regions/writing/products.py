@@ -27,9 +27,6 @@ BIG = 2**31
 """Elements from which on places need numbers of 64 bits."""
 _EXACT_STEP = 16
 """Places of the depth at once where values are multiplied one by one."""
-_SHORT = 128
-"""Terms of a sum that are so few that tensor cores may add all its large products. With 72 of them the error is that of sums by block, and
-convolutions took 0.84 to 0.96 of the time; with 576 it is four times as large (KernelBench level 2: 10, 25, 65, 82, 85; H200)."""
 _WHOLE = 64
 """Rows that the tensor cores of sm_90 multiply at once."""
 _PARTS = {"fp16x3": ("high", "low"), "fp16": ("high",)}
@@ -132,7 +129,7 @@ class ProductWriter:
             emitter.line(f"{side}_largest = tl.maximum({side}_largest, magnitude({side}))")
         order = ("right", "left") if turned else ("left", "right")
         ready = [side in fresh or parts is not None and side == self.tile.kept for side in order]
-        for line in self._lines("accumulate", scheme, *order, "total", *ready, carried, self.taps * self.depth <= _SHORT):
+        for line in self._lines("accumulate", scheme, *order, "total", *ready, carried, self.region.usual.short):
             emitter.line(line)
         emitter.close(head)
         for line in self._lines("finish", scheme, "total", carried):

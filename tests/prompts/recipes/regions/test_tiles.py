@@ -174,20 +174,19 @@ def test_a_low_tile_with_a_short_sum_is_read_in_one_stage(evaluator: LocalEvalua
 
 
 def test_few_channels_have_registers_for_three_programs_on_sm_90(evaluator: LocalEvaluator) -> None:
-    """Not more channels, not high tiles of volumes, and no other card: there the sums would spill."""
+    """Not more channels, not high tiles of long sums or of means, and no other card: there the sums would spill."""
 
-    def count_registers(channels: int, card: str, layer: str = "Conv2d", sizes: str = "64, 64", out: int = 64) -> int:
-        init = f"self.c=nn.{layer}({channels}, {out}, {7 if layer == 'Conv2d' else 3})"
-        plan = plan_of("return torch.tanh(self.c(x))", f"torch.randn(64, {channels}, {sizes})", init=init)
+    def count_registers(channels: int, card: str = "h200", layer: str = "Conv2d(%d, 64, 3)", size: str = "64, 64", mean: str = "") -> int:
+        forward = f"return torch.tanh(self.c(x)){mean}"
+        plan = plan_of(forward, f"torch.randn(64, {channels}, {size})", init=f"self.c=nn.{layer % channels}")
         settings = REGIONS.recipes[0].defaults(plan, named_card(card), plan.precision)
         assert settings is not None
-        (product,) = (one for one in plan.regions if isinstance(one, ProductRegion))
+        product = next(one for one in plan.regions if isinstance(one, ProductRegion))
         assert f"maxnreg={choose_tile(product, settings).registers}" in REGIONS.recipes[0].render(plan, settings) + "maxnreg=0"
         return choose_tile(product, settings).registers
 
-    assert count_registers(8, "h200") == count_registers(3, "h100") == 168
-    assert count_registers(8, "h200", out=32) == 128
-    assert count_registers(16, "h200") == count_registers(8, "a100") == 0
-    volume = {"layer": "Conv3d", "sizes": "16, 16, 16"}
-    assert count_registers(8, "h200", out=16, **volume) == 168
-    assert count_registers(8, "h200", **volume) == 0
+    assert count_registers(8) == count_registers(3, "h100") == 168
+    assert count_registers(8, layer="Conv2d(%d, 32, 3)") == 128
+    assert count_registers(8, layer="Conv2d(%d, 32, 7)") == count_registers(8, layer="Conv3d(%d, 16, 3)", size="16, 16, 16") == 168
+    assert count_registers(8, layer="Conv2d(%d, 64, 7)") == count_registers(8, layer="Conv3d(%d, 64, 3)", size="16, 16, 16") == 0
+    assert count_registers(16) == count_registers(8, "a100") == count_registers(8, mean=".mean((2, 3))") == 0
