@@ -34,6 +34,9 @@ EDGE_SLACK = 2.0
 """Factor for edges: errors of neighbours can go together (one column of running sums), which leaves few independent ones there."""
 FEWEST = 64
 """Elements from which on errors vary little, so that the rule holds as it stands."""
+NEAR_FACTOR = 2.0
+"""Errors up to so many times what the rule allows are those of a kernel at the edge of its accuracy (assumed). Skipped work, stale results
+and products of fewer bits are off by hundreds of times."""
 _FEWEST_PLACES = 8.0
 """In a part whose errors come from fewer places two honest errors may differ by more than the factors; of 64 elements with errors alike
 these are 20 (normal) to 64 (equal)."""
@@ -255,6 +258,10 @@ class Trial:
         """Whether the candidate meets the rule of just this class."""
         bound = self.bound(precision)
         return bound is not None and self.candidate.within(bound)
+
+    def is_near(self, asked: PrecisionClass) -> bool:
+        """Whether it would meet the class asked for with errors `NEAR_FACTOR` times smaller."""
+        return self.candidate.scale_errors(1.0 / NEAR_FACTOR).within(self.own(asked))
 
     def meets(self, asked: PrecisionClass) -> bool:
         """Whether this trial reaches the class asked for (or a stricter one)."""

@@ -242,8 +242,10 @@ class TimingSession:
         asked, trial = session.task.precision, judge_outputs(session, tensors, outputs)
         self._oracle_seconds = time.monotonic() - started
         if not accepted(reached_class([trial]), asked):
-            message = f"a timed call (number {self._calls}) gave a wrong result, the checked calls did not"
-            raise RunnerFault(Status.CHEATING, f"{message}: {describe_error([trial], asked)}")
+            near = trial.is_near(asked)  # other inputs than those of the checked calls, and an accuracy that just does for these
+            what = "is not accurate enough, the checked calls just were" if near else "gave a wrong result, the checked calls did not"
+            message = f"a timed call (number {self._calls}) {what}: {describe_error([trial], asked)}"
+            raise RunnerFault(Status.INACCURATE if near else Status.CHEATING, message)
 
     @property
     def clocks(self) -> tuple[float, float]:
