@@ -22,8 +22,9 @@ several taps that are split in the loop reach a fifth of the rate, matrices and 
 _MOST_PLACES = 128
 """Places of the operand that one line of the product reads; their largest values are looked at together."""
 
-_SHORT = range(32, 129)
-"""Depth of all taps with which a program can hold the parts of all weights: those of 64 x 72 need 30 KB."""
+_SHORT = range(32, 113)
+"""Depth of all taps with which a program can hold the parts of all weights, and a tile's: 64 x 72 and 72 x 128 need 70 KB, and 112 in place
+of 72 what cards with 99 KB have. Only 72 is measured."""
 _FILTERS = range(33, 65)
 """Filters of such a convolution, as many as tensor cores of sm_90 multiply at once. With 32 it takes 1.1 times as long (level 2, 21)."""
 
