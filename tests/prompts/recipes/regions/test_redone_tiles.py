@@ -14,6 +14,7 @@ from tritonsmith.prompts.recipes.regions.recipes import REGIONS
 
 IMAGES, CONV = "torch.randn(3, 8, 18, 18) * torch.tensor([1.0, 1e6, 1e-6])[:, None, None, None]", "self.c = nn.Conv2d(8, 64, 3, padding=1)"
 CASES = {
+    "a pool and extremes": ("y = torch.tanh(self.c(x) * 1e-3); return F.max_pool2d(y, 2), y.amax((2, 3))", IMAGES, CONV),
     "a pool and sums": ("y = torch.tanh(self.c(x) * 1e-3); return F.max_pool2d(y, 2), y.mean((2, 3))", IMAGES, CONV),
     "a pool of volumes": (
         "return F.max_pool3d(self.c(x), 2)", "torch.randn(2, 8, 8, 8, 10) * torch.tensor([1.0, 1e6])[:, None, None, None, None]",
@@ -42,7 +43,7 @@ def test_a_tile_that_is_done_again_is_right(evaluator: LocalEvaluator, monkeypat
     assert settings is not None
     text = REGIONS.recipes[0].render(plan, settings)
     rare = next(one for one in RARE if f"    if {one}" in text)
-    assert (rare == RARE[0]) == (name == "a pool and sums")
+    assert (rare == RARE[0]) == (name == "a pool and extremes")
     assert ("@triton.jit(noinline=True)" in text) == ("num_warps=4, num_stages" in text)
     verdict = asyncio.run(evaluator.evaluate(task, text))
     assert verdict.status is Status.OK, verdict.message
