@@ -22,7 +22,7 @@ ON_THE_TILE = {
         "", "y=self.c(x); return F.max_pool2d(y*torch.sigmoid(y)+r, 2)+1", f"{SMALL}, torch.randn(2, 64, 18, 18)", CONV, "x, r"
     ),
     "a norm ahead of a pool": RegionCase(
-        "", "return F.max_pool2d(self.n(self.c(x))*self.s, 4).clamp(0, 1)", "torch.randn(2, 8, 24, 22)", GROUPS
+        "", "return F.max_pool2d(self.n(self.c(x))*self.s, 4).clamp(0, 1)", "torch.randn(1, 8, 16, 18)", GROUPS
     ),
     "falling steps ahead of a pool": RegionCase(
         "", "return F.max_pool2d(torch.tanh(3 - self.n(self.c(x))*self.s), 4)", "torch.randn(2, 8, 24, 34)", GROUPS
