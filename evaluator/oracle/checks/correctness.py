@@ -261,7 +261,8 @@ class Trial:
 
     def is_near(self, asked: PrecisionClass) -> bool:
         """Whether it would meet the class asked for with errors `NEAR_FACTOR` times smaller."""
-        return self.candidate.scale_errors(1.0 / NEAR_FACTOR).within(self.own(asked))
+        bound = self.bound(asked)
+        return bound is not None and self.candidate.scale_errors(1.0 / NEAR_FACTOR).within(bound)
 
     def meets(self, asked: PrecisionClass) -> bool:
         """Whether this trial reaches the class asked for (or a stricter one)."""

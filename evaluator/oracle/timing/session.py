@@ -243,7 +243,7 @@ class TimingSession:
         self._oracle_seconds = time.monotonic() - started
         if not accepted(reached_class([trial]), asked):
             near = trial.is_near(asked)  # other inputs than those of the checked calls, and an accuracy that just does for these
-            what = "is not accurate enough, the checked calls just were" if near else "gave a wrong result, the checked calls did not"
+            what = "is not accurate enough, though the checked calls are" if near else "gave a wrong result, the checked calls did not"
             message = f"a timed call (number {self._calls}) {what}: {describe_error([trial], asked)}"
             raise RunnerFault(Status.INACCURATE if near else Status.CHEATING, message)
 

@@ -33,7 +33,7 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     TensorView,
 )
 
-_SHORT = 128
+_CHAINED = 128
 """Terms of a sum that are so few that tensor cores may add all its large products. With 72 of them the error is that of sums by block, and
 convolutions took 0.84 to 0.96 of the time; with 576 it is four times as large (KernelBench level 2: 10, 25, 65, 82, 85; H200). They may not
 where a mean of many places follows: errors of rounding to nearest nearly vanish in it, and those of rounding towards zero stay. A strict
@@ -171,11 +171,11 @@ class ProductRegion(WorkRegion):
         return changed[0] if len(changed) == 1 and changed[0] in (BATCH, LINE, COLUMN) else ""
 
     @property
-    def short(self) -> bool:
+    def chained(self) -> bool:
         """Whether tensor cores may add all its large products: it has few, and no mean of many places follows."""
         _, _, _, taps, depth = self.product.sizes
         places = (one for one in self.tiled if one.tile and isinstance(one.source, TensorView) and not one.source.windows)
-        return taps * depth <= _SHORT and all(one.kind != "sum" for one in places)
+        return taps * depth <= _CHAINED and all(one.kind != "sum" for one in places)
 
     @property
     def flops(self) -> float:

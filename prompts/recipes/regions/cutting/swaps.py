@@ -37,9 +37,9 @@ _MONOTONE = _AFFINE | {
 """Steps that rise or fall with `v` everywhere."""
 _FALLING = frozenset(("c - v", "-v"))
 """Of these: steps that fall with `v`."""
-_SCALED = frozenset(("v * c", "c * v", "v / c", "v * c + c"))
-"""Of these: steps that rise or fall as their first number says."""
-_NUMBER = re.compile(r'-?\b\d+(\.\d*)?(e[-+]?\d+)?\b|float\("-?inf"\)')
+_SCALED = re.compile(r"v [*/] (\S+)(?: \+ \S+)?|(\S+) \* v")
+"""Steps that rise or fall as the sign of a number says: a number's text, or the braces of an operand."""
+_NUMBER = re.compile(r'\(-[\d.e+-]+\)|-?\b\d+(\.\d*)?(e[-+]?\d+)?\b|float\("-?inf"\)')
 
 
 @dataclass(frozen=True)
@@ -109,41 +109,37 @@ def swap_extremes(ends: Ends) -> list[Reduction]:
 
 def _find_direction(way: _Way, product: MatrixProduct) -> Tensor | int | None:
     """1 where all steps rise with the value; a tensor with 1 or -1 for each channel; None where only the steps' own numbers tell."""
-    signs: list[Tensor] = []
-    turns = 0
+    direction, turns = None, 0
     for step, place in way.steps:
         if not isinstance(step, Formula):
             continue
-        text = _NUMBER.sub("c", step.template.format(*("v" if number == place else "c" for number in range(len(step.inputs)))))
-        if text in _FALLING:
-            turns += 1
-        if text not in _SCALED:
+        text = step.template.format(*("v" if number == place else f"{{{number}}}" for number in range(len(step.inputs))))
+        turns += _NUMBER.sub("c", re.sub(r"\{\d+\}", "c", text)) in _FALLING
+        scaled = _SCALED.fullmatch(text)
+        if scaled is None:
             continue
-        numbers = [number for number in range(len(step.inputs)) if number != place]
-        factor = step.inputs[numbers[0]] if numbers else None
-        if factor is None:
-            return None
+        word = scaled[1] or scaled[2]
+        if not word.startswith("{"):
+            turns += word.startswith(("-", "(-"))
+            continue
+        factor = step.inputs[int(word[1:-1])]
         if isinstance(factor, Formula) and factor.template.startswith("tl.rsqrt("):
             continue
-        if step.shape != product.shape or not _is_held(factor):
+        if step.shape != product.shape or not _is_known(factor):
             return None
-        signs.append(formula("tl.where({0} < 0, -1.0, 1.0)", factor, like=factor.dtype))
-    if turns % 2:
-        signs.append(formula("-{0}", signs.pop(), like="float32")) if signs else None
-    if not signs:
-        return None if turns % 2 else 1
-    direction = signs[0]
-    for one in signs[1:]:
-        direction = formula("{0} * {1}", direction, one, like="float32")
-    return direction
+        sign = formula("tl.where({0} < 0, -1.0, 1.0)", factor, like=factor.dtype)
+        direction = sign if direction is None else formula("{0} * {1}", direction, sign, like="float32")
+    if turns % 2 == 0:
+        return 1 if direction is None else direction
+    return None if direction is None else formula("-{0}", direction, like="float32")
 
 
-def _is_held(value: Tensor) -> bool:
-    """Whether a value is a parameter, part of one, or elementwise work on such."""
+def _is_known(value: Tensor) -> bool:
+    """Whether forward has a value ahead of its kernels: a parameter, an argument, a part of one, or elementwise work on such."""
     while isinstance(value, TensorView):
         value = value.source
     if isinstance(value, Formula):
-        return all(_is_held(one) for one in value.inputs)
+        return all(_is_known(one) for one in value.inputs)
     return isinstance(value, Held) and value.dtype == "float32"
 
 

@@ -44,12 +44,12 @@ to 1.02 of the time, and four with more channels 1.9 to 2.4 (KernelBench level 2
 tiles of longer sums hold three sums for each result, and spill: three took 1.33 to 2.06 of the time (level 1, 54 and 60; level 2, 90)."""
 _QUARTER = 128
 """Registers for four programs of four warps on a processor. Low tiles of short sums need no more, but the function that does a tile again
-would take more: 168, where the kernel takes 122 (level 2, 21: 1.85 ms with the limit and 2.06 ms without it, H200)."""
+would take more: 168, where the kernel takes 122 (level 2, 21, as compiled for sm_90)."""
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
 STEP = 16
 """Places of the depth that tensor cores multiply at least. A warp reads 16 neighbouring columns of such a block: with blocks of 64 and 16 a
-convolution of 72 takes 1.06 to 1.12 of the time, and with one block of 128 it takes 1.6 (KernelBench level 2: 57, 65, 85; H200)."""
+convolution of 72 takes 1.06 to 1.12 of the time, and with one of 128 1.6 to 1.7 (level 2: 57, 65, 85; raw/kernelbench/at_once.jsonl)."""
 _ONCE_SUMS = 64
 """Sums of a thread with which three programs that multiply at once fit on a processor of sm_90, with 168 registers for a thread."""
 _SHARED, _RESERVED = 228 * 1024, 1024
@@ -140,16 +140,16 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
         return replace(tile, registers=int(settings["registers"]) if tile.sums <= _ONCE_SUMS else 0)
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
     low = tile.rows <= _LOW
-    if not region.product.window or not tile.apart or not (low or region.short) or any(one.depth > _FEW_CHANNELS for one in fresh):
+    if not region.product.window or not tile.apart or not (low or region.chained) or any(one.depth > _FEW_CHANNELS for one in fresh):
         return tile
     registers = int(settings["registers"])
-    return replace(tile, registers=min(registers, _QUARTER) if low and region.short else registers)
+    return replace(tile, registers=min(registers, _QUARTER) if low and region.chained else registers)
 
 
 def _count_blocks(region: ProductRegion, tile: ProductTile) -> int:
     """Blocks of the whole depth of a convolution, if it is so short that a program multiplies it at once; 0 otherwise."""
     _, rows, columns, taps, depth = region.product.sizes
-    fits = is_short(region.product) and region.short and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
+    fits = is_short(region.product) and region.chained and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
     return -(-taps * depth // STEP) if fits and tile.kept == "left" and tile.scheme == "fp16x3" else 0
 
 

@@ -129,7 +129,7 @@ class ProductWriter:
             emitter.line(f"{side}_largest = tl.maximum({side}_largest, magnitude({side}))")
         order = ("right", "left") if turned else ("left", "right")
         ready = [side in fresh or parts is not None and side == self.tile.kept for side in order]
-        for line in self._lines("accumulate", scheme, *order, "total", *ready, carried, self.region.usual.short):
+        for line in self._lines("accumulate", scheme, *order, "total", *ready, carried, self.region.usual.chained):
             emitter.line(line)
         emitter.close(head)
         for line in self._lines("finish", scheme, "total", carried):

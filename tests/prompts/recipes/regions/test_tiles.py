@@ -25,7 +25,7 @@ ON_THE_TILE = {
         "", "return F.max_pool2d(self.n(self.c(x))*self.s, 4).clamp(0, 1)", "torch.randn(1, 8, 16, 18)", GROUPS
     ),
     "falling steps ahead of a pool": RegionCase(
-        "", "return F.max_pool2d(torch.tanh(3 - self.n(self.c(x))*self.s), 4)", "torch.randn(2, 8, 24, 34)", GROUPS
+        "", "return F.max_pool2d(torch.tanh(3 - self.n(self.c(x))*self.s/-2), 4)", "torch.randn(2, 8, 24, 34)", GROUPS
     ),
     "a mean of all places": RegionCase("", "return F.gelu(self.c(x)).mean((2, 3))", SMALL, CONV),
     "a norm of what is stored": RegionCase("", "return F.silu(self.n(self.c(x)*1000 + 5000))*self.s", "torch.randn(2,8,20,23)", GROUPS),
@@ -119,11 +119,12 @@ def test_each_layer_of_a_network_has_its_own_pool() -> None:
 
 
 @pytest.mark.parametrize(("factor", "kinds"), [
-    ("self.s", ["max", "moments"]), ("-self.s", ["max", "moments"]), ("x.mean((1, 2, 3), keepdim=True)", ["max", "min", "moments"]),
+    ("*self.s", ["max", "moments"]), ("*-self.s", ["max", "moments"]), ("*x.mean((1, 2, 3), keepdim=True)", ["max", "min", "moments"]),
+    ("*-2*self.s", ["max", "moments"]), ("*2", ["max", "moments"]),
 ])  # fmt: skip
 def test_one_extreme_does_where_parameters_say_which(factor: str, kinds: list[str]) -> None:
     """A step may rise or fall with the value as the sign of a number says; that of a parameter is known ahead of the convolution."""
-    plan = plan_of(f"return F.max_pool2d(self.n(self.c(x))*{factor}, 4)", "torch.randn(2, 8, 24, 22)", init=GROUPS)
+    plan = plan_of(f"return F.max_pool2d(self.n(self.c(x)){factor}, 4)", "torch.randn(2, 8, 24, 22)", init=GROUPS)
     assert sorted(list_tiled(plan)) == kinds
 
 
