@@ -14,6 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.module import Reference, flatten, list_held, list_tensors
+from tritonsmith.evaluator.reference.operators import DECIDING
 from tritonsmith.evaluator.reference.structure import Structure, describe, find_shared
 from tritonsmith.evaluator.reference.updates import find_updates, run_forward
 from tritonsmith.evaluator.schema import PrecisionClass
@@ -55,6 +56,8 @@ class ForwardWatch(TorchDispatchMode):
         super().__init__()
         self.rounds_to_half = False
         """Whether an operator makes 16-bit values of wider ones, as casts and autocast do."""
+        self.decides = False
+        """Whether an operator turns a move of a value's last place into a jump, as a comparison does."""
         self.random: list[str] = []
         """Operators that draw random numbers, each once."""
 
@@ -64,10 +67,21 @@ class ForwardWatch(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if torch.Tag.nondeterministic_seeded in func.tags and name not in self.random and _draws(func, args, kwargs):
             self.random.append(name)
+        self.decides = self.decides or _decides(func, name, args, kwargs, result)
         if not self.rounds_to_half and _has_half(result):
             floating = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
             self.rounds_to_half = any(tensor.dtype not in HALVES for tensor in floating)
         return result
+
+
+def _decides(func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> bool:
+    """Whether an operator on floating values compares them, orders them or rounds them to whole numbers."""
+    if not any(isinstance(leaf, torch.Tensor) and leaf.is_floating_point() for leaf in tree_leaves((args, kwargs))):
+        return False
+    if name == "_to_copy":
+        return not result.is_floating_point() and not result.is_complex()
+    name = name.removesuffix("_") if func._schema.is_mutable else name
+    return name in DECIDING or kwargs.get("rounding_mode") is not None
 
 
 def _has_half(values: Any) -> bool:
@@ -138,6 +152,8 @@ class WatchedForward:
     """How what forward returns is nested."""
     lent: tuple[int, ...]
     """Numbers of the outputs that lie in the memory of an argument or of what the model holds."""
+    decides: bool
+    """Whether rounding may decide some results: an operator compares, orders or rounds floating values."""
 
 
 def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) -> WatchedForward:
@@ -176,7 +192,8 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
                 outputs, lambda: flatten(reference.forward(model, arguments)), lambda: reference.refuse_forward(why), _EQUAL
             )
     precision = find_class(arguments, model.state_dict().values(), outputs, watch)
-    return WatchedForward(outputs, updates, precision, describe(result), tuple(sorted(lent)))
+    decides = watch.decides or any(not output.is_floating_point() for output in outputs)
+    return WatchedForward(outputs, updates, precision, describe(result), tuple(sorted(lent)), decides)
 
 
 def _list_lent(model: nn.Module, arguments: list[Any], result: Any) -> tuple[int, ...]:

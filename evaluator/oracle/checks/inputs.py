@@ -253,3 +253,17 @@ def _move(tensor: torch.Tensor, step: float) -> torch.Tensor:
         doubled.mul_(torch.rand_like(doubled).mul_(2.0 * step).add_(1.0 - step)).clamp_(least, most)  # a share stays one
         values.copy_(doubled)
     return moved
+
+
+def scale_by_chance(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
+    """The tensor itself, each value moved by up to `step` as a share of it; 16-bit ones are moved in float32 and rounded."""
+    whole = tensor.numel() <= _MOVED_TOGETHER
+    pieces = (tensor,) if whole else tensor.view(-1).split(_MOVED_TOGETHER) if tensor.is_contiguous() else tensor.unbind(0)
+    for values in pieces:
+        wide = torch.promote_types(values.dtype, torch.float32).to_real()
+        factors = torch.rand(values.shape, generator=generator, device=values.device, dtype=wide).mul_(2.0 * step).add_(1.0 - step)
+        if values.dtype in (torch.float16, torch.bfloat16):
+            values.copy_(factors.mul_(values))
+        else:
+            values.mul_(factors)
+    return tensor

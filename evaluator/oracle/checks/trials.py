@@ -101,6 +101,11 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
             f"output {rows}: every element of a row is off by one factor ({worst.row_scales[rows]:.3g} root mean square, "
             f"the reference's rows {own.row_scales[rows]:.3g}): a sum or a statistic of the row is wrong or rounded to 16 bits; use fp32"
         )
+    if part is None and worst.within_on_average(bound) and (number := worst.wrong_factor(bound)) is not None:
+        return (
+            f"output {number}: all elements are off by one factor ({worst.factors[number][0]:.3g}, the reference's "
+            f"{own.factors[number][0]:.3g}): a scale or a sum is wrong, or is rounded to 16 bits"
+        )
     where = f"{part.words}: too far off by itself (root mean square error {part.rms:.3g}); over all outputs " if part else ""
     return (
         f"{where}maximum error {worst.max_abs:.3g} at {place} (expected {expected:.6g}, got {actual:.6g}); "
