@@ -123,9 +123,11 @@ def same_bits(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
     return all(equal_bits(a, b) for a, b in zip(first, second, strict=True))
 
 
-def run_and_deliver(runner: RunnerHandle, mode: int, timeout: float, called: Callable[[], object] = lambda: None) -> None:
+def run_and_deliver(
+    runner: RunnerHandle, mode: int, timeout: float, called: Callable[[], object] = lambda: None, command: Command = Command.CALL
+) -> None:
     """One call and its results in the slots; `called` is called in between. Raises RunnerFault."""
-    runner.command(Command.CALL, mode, timeout=timeout)
+    runner.command(command, mode, timeout=timeout)
     called()
     runner.command(Command.DELIVER, timeout=timeout)
 
@@ -215,7 +217,7 @@ def _can_tell(log: TrialLog, trial: Trial, kind: InputKind) -> bool:
 
 def fresh_call(
     loaded: LoadedTask, runner: RunnerHandle, tensors: list[torch.Tensor], mode: int, timeout: float,
-    called: Callable[[], object] = lambda: None,
+    called: Callable[[], object] = lambda: None, command: Command = Command.CALL,
 ) -> list[torch.Tensor]:  # fmt: skip
     """Place the inputs, poison the outputs, call, deliver; `called` comes ahead of the delivery.
 
@@ -224,7 +226,7 @@ def fresh_call(
     loaded.place(tensors)
     runner.poison_secretly()
     loaded.sync()
-    run_and_deliver(runner, mode, timeout, called)
+    run_and_deliver(runner, mode, timeout, called, command)
     got = snapshot(runner)
     require_unchanged(loaded, tensors)
     return got

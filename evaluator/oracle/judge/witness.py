@@ -10,15 +10,16 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
-from tritonsmith.evaluator.oracle.checks.trials import judge_outputs, snapshot
+from tritonsmith.evaluator.oracle.checks.trials import compute_expected, snapshot
+from tritonsmith.evaluator.oracle.checks.wrong_again import explain_wrong
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
-from tritonsmith.evaluator.schema import Status
 
 _ROOM = 24
 """Inputs, outputs and weights fit so often into the card's memory, else a second process might leave too little for the first one."""
@@ -54,7 +55,7 @@ class Witness:
     def report(self, limit: float) -> dict[str, Any] | None:
         """What a forward launches; None where this process failed for any reason, and the candidate's own runner is to be asked.
 
-        Raises RunnerFault(cheating) where the forward that was profiled gave a wrong result.
+        Raises RunnerFault where the forward that was profiled gave a wrong result.
         """
         runner = self._runner
         try:
@@ -68,10 +69,24 @@ class Witness:
         except (RunnerFault, InfrastructureError):
             return None
         if not self._session.written:  # else its inputs are what several forwards made of them
-            trial = judge_outputs(self._session, self._tensors, snapshot(runner))
-            if not accepted(reached_class([trial]), self._session.task.precision):
-                raise RunnerFault(Status.CHEATING, "the forward that was profiled gave a wrong result, the checked calls did not")
+            got, asked = snapshot(runner), self._session.task.precision
+            expected = compute_expected(self._session, self._tensors)
+            if not expected.trial(got).meets(asked):
+                profiled, plain = (lambda: self._call_again(Command.FACTS, limit)), (lambda: self._call_again(Command.CALL, limit))
+                raise explain_wrong("the forward that was profiled", expected, got, asked, profiled, plain)
         return report
+
+    def _call_again(self, command: Command, limit: float) -> list[torch.Tensor]:
+        """The results of one more forward on the same inputs, profiled or not. Raises RunnerFault."""
+        runner = self._runner
+        runner.poison()
+        self._session.sync()
+        if command is Command.FACTS:
+            runner.facts(limit)
+        else:
+            runner.command(command, timeout=limit)
+        runner.command(Command.DELIVER, timeout=limit)
+        return snapshot(runner)
 
     def close(self) -> None:
         """End the process and give its memory back."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import math
 import os
@@ -13,10 +14,11 @@ from typing import Any
 
 import torch
 
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.machine import clocks
-from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
-from tritonsmith.evaluator.oracle.checks.trials import describe_error, judge_outputs, require_unchanged
-from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
+from tritonsmith.evaluator.oracle.checks.trials import compute_expected, fresh_call, require_unchanged
+from tritonsmith.evaluator.oracle.checks.wrong_again import explain_wrong
+from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle
 from tritonsmith.evaluator.oracle.timing.blame import Draw
 from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
@@ -38,7 +40,7 @@ from tritonsmith.evaluator.oracle.timing.paired import (
 )
 from tritonsmith.evaluator.oracle.timing.placement import Placement
 from tritonsmith.evaluator.oracle.timing.screen import Screen, measure_distances
-from tritonsmith.evaluator.schema import Measurement, Status
+from tritonsmith.evaluator.schema import Measurement
 
 _SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
 """By profile: what the pairs with one baseline may take."""
@@ -239,13 +241,16 @@ class TimingSession:
     def _judge(self, sample: Sample, tensors: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         """Compare one timed call's outputs with the oracle. Raises RunnerFault."""
         session, started = self.timer.session, time.monotonic()
-        asked, trial = session.task.precision, judge_outputs(session, tensors, outputs)
+        asked, expected = session.task.precision, compute_expected(session, tensors)
+        meets = expected.trial(outputs).meets(asked)
         self._oracle_seconds = time.monotonic() - started
-        if not accepted(reached_class([trial]), asked):
-            near = trial.is_near(asked)  # other inputs than those of the checked calls, and an accuracy that just does for these
-            what = "is not accurate enough, though the checked calls are" if near else "gave a wrong result, the checked calls did not"
-            message = f"a timed call (number {self._calls}) {what}: {describe_error([trial], asked)}"
-            raise RunnerFault(Status.INACCURATE if near else Status.CHEATING, message)
+        if not meets:
+            timed, plain = (functools.partial(self._call_again, tensors, command) for command in (Command.CLOCKED, Command.CALL))
+            raise explain_wrong(f"a timed call (number {self._calls})", expected, outputs, asked, timed, plain)
+
+    def _call_again(self, tensors: list[torch.Tensor], command: Command) -> list[torch.Tensor]:
+        """The results of one more call on these inputs. Raises RunnerFault."""
+        return fresh_call(self.timer.session, self.runner, tensors, 0, self.limit, command=command)
 
     @property
     def clocks(self) -> tuple[float, float]:
