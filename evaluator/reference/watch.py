@@ -20,6 +20,8 @@ from tritonsmith.evaluator.reference.updates import find_updates, run_forward
 from tritonsmith.evaluator.schema import PrecisionClass
 
 HALVES = (torch.float16, torch.bfloat16)
+EIGHTHS = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+"""Floating types of eight bits."""
 _CHANCES = ("dropout_p", "p")
 """Arguments of random operators that draw nothing where they are zero."""
 _OTHER_SEED = 20261123
@@ -78,8 +80,8 @@ def _decides(func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, A
     """Whether an operator on floating values compares them, orders them or rounds them to whole numbers."""
     if not any(isinstance(leaf, torch.Tensor) and leaf.is_floating_point() for leaf in tree_leaves((args, kwargs))):
         return False
-    if name == "_to_copy":
-        return not result.is_floating_point() and not result.is_complex()
+    if name == "_to_copy":  # a cast to eight bits is a rounding that is seen in the result
+        return result.dtype in EIGHTHS or not (result.is_floating_point() or result.is_complex())
     name = name.removesuffix("_") if func._schema.is_mutable else name
     return name in DECIDING or kwargs.get("rounding_mode") is not None
 
@@ -133,10 +135,11 @@ def find_class(
 ) -> PrecisionClass:
     """The class that follows from a task's own types.
 
-    16 bit where a floating output is, where all floating inputs and weights are, or where forward itself rounds to 16 bits.
+    16 bit where a floating output is, where all floating inputs and weights are, or where forward itself rounds to 16 bits. Also where
+    one of them has eight bits.
     """
     given = {value.dtype for value in (*inputs, *weights) if isinstance(value, torch.Tensor) and value.is_floating_point()}
-    half = _has_half(list(outputs)) or (bool(given) and given <= set(HALVES)) or watch.rounds_to_half
+    half = _has_half(list(outputs)) or (bool(given) and given <= set(HALVES)) or watch.rounds_to_half or bool(given & set(EIGHTHS))
     return PrecisionClass.HALF if half else PrecisionClass.IEEE
 
 

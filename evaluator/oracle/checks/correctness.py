@@ -260,6 +260,8 @@ class Trial:
     """Whether the author may not learn what these inputs were like."""
     blurred: bool = False
     """Whether the reference's own rounding hides what is right on these inputs."""
+    inputs: str = ""
+    """What its inputs were like, in words."""
     left: frozenset[int] = frozenset()
     """Numbers of the results that are inputs which the reference writes to and the candidate left as they were."""
 
@@ -325,7 +327,7 @@ def summarize(trials: list[Trial], asked: PrecisionClass) -> Correctness:
         reference_err_vs_oracle=own.rms / scale, reference_max_abs_err=own.max_abs, precision_class=reached_class(trials),
         trials=len(trials), worst_index=candidate.worst_index,
         worst_expected=None if worst.hidden else _drop_non_finite(candidate.worst_expected),
-        worst_actual=None if worst.hidden else _drop_non_finite(candidate.worst_actual),
+        worst_actual=None if worst.hidden else _drop_non_finite(candidate.worst_actual), fell_on="" if worst.meets(asked) else worst.inputs,
     )  # fmt: skip
 
 

@@ -127,6 +127,8 @@ class InputKind:
     """One kind of inputs, and what the acceptance rule must know about it."""
 
     name: str
+    about: str
+    """What floating inputs of the kind are, in words for a person."""
     draw: Drawing | None = None
     """How floating values are drawn; None for the task's own values."""
     natural: bool = False
@@ -146,19 +148,19 @@ class InputKind:
 KINDS = {
     kind.name: kind
     for kind in (
-        InputKind("own", natural=True),
-        InputKind("signed", _draw_normal, natural=True),
-        InputKind("sided", _draw_sided, structural=True),
-        InputKind("ints", _draw_ints, ties=True, exact=True),
-        InputKind("tail", _draw_tail),
-        InputKind("shifted", _draw_shifted, hidden=True),
-        InputKind("large", _draw_large, hidden=True),
-        InputKind("constant", _draw_constant, hidden=True, ties=True),
-        InputKind("below", _draw_below, structural=True, hidden=True),
-        InputKind("above", _draw_above, structural=True, hidden=True),
-        InputKind("holes", _draw_holes, structural=True, hidden=True, ties=True),
-        InputKind("ends", _draw_ends, uneven=True, hidden=True),
-        InputKind("edges", _draw_edges, uneven=True, hidden=True),
+        InputKind("own", "what get_inputs draws, under another seed", natural=True),
+        InputKind("signed", "standard normal values", _draw_normal, natural=True),
+        InputKind("sided", "standard normal values, six lower or higher in each slice of the first axis", _draw_sided, structural=True),
+        InputKind("ints", "whole numbers from -2 to 2", _draw_ints, ties=True, exact=True),
+        InputKind("tail", "standard normal values, the last sixteenth of the last axis eightfold", _draw_tail),
+        InputKind("shifted", "standard normal values, each row with an offset and a scale of its own", _draw_shifted, hidden=True),
+        InputKind("large", "standard normal values times 40", _draw_large, hidden=True),
+        InputKind("constant", "one value in each row", _draw_constant, hidden=True, ties=True),
+        InputKind("below", "standard normal values less 40", _draw_below, structural=True, hidden=True),
+        InputKind("above", "standard normal values plus 40", _draw_above, structural=True, hidden=True),
+        InputKind("holes", "standard normal values over 256, many of them zero", _draw_holes, structural=True, hidden=True, ties=True),
+        InputKind("ends", "standard normal values, 64-fold at the ends of the last axis", _draw_ends, uneven=True, hidden=True),
+        InputKind("edges", "standard normal values, 64-fold at the ends of another axis", _draw_edges, uneven=True, hidden=True),
     )
 }
 """Every kind by its name."""

@@ -47,6 +47,8 @@ _NEAR = 64.0
 """An error up to this many times its limit is looked at with them."""
 _LEVEL = 2.0**-23
 """Share of an output's scale that the error of one edge may reach where inputs far below the others make that edge's results small."""
+_EIGHTH = 2.0**-10
+"""Share of a result that the reference's error counts as where operands have eight bits: tensor cores add their products with few bits."""
 _TERMS = 256
 """Terms that one program usually adds up at least."""
 _SUM = 0.3 * 2.0**-23
@@ -239,7 +241,7 @@ class Expected(NamedTuple):
     asked: PrecisionClass
     errors: dict[PrecisionClass, ErrorStats]
     finite: bool
-    hidden: bool
+    kind: InputKind
     blurred: bool
 
     def trial(self, got: list[torch.Tensor]) -> Trial:
@@ -249,7 +251,8 @@ class Expected(NamedTuple):
         several moves of inputs and weights by two units of the last place do to the oracle.
         """
         left = self.answers.list_left(got)
-        trial = Trial(self.answers.measure(got), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred, left=left)
+        error, kind = self.answers.measure(got), self.kind
+        trial = Trial(error, self.errors, self.finite, hidden=kind.hidden, blurred=self.blurred, inputs=kind.about, left=left)
         bound = trial.bound(self.asked)
         if bound is None or trial.meets(self.asked) or not trial.candidate.rests_on_few or not _is_near(trial.candidate, bound):
             return trial
@@ -305,7 +308,9 @@ def compute_expected(
         errors = {precision: error.lift_to_share(_COARSE) for precision, error in errors.items()}
         for trial in before[:1]:
             errors = {precision: error.widen(trial.reference[precision]) for precision, error in errors.items()}
-    return Expected(answers, loaded.task.precision, errors, finite, kind.hidden, blurred)
+    if loaded.arithmetic.eighth:
+        errors = {precision: error.lift_to_share(_EIGHTH) for precision, error in errors.items()}
+    return Expected(answers, loaded.task.precision, errors, finite, kind, blurred)
 
 
 def _order_factor(layout: Layout) -> float:
