@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import BASELINES, Command
+from tritonsmith.evaluator.channel.doorbell import AS_CALLED, BASELINES, Command
 from tritonsmith.evaluator.floors import CEILINGS
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
@@ -24,6 +24,7 @@ from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_ca
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
+from tritonsmith.evaluator.oracle.judge.forms import TIGHT, Attempts
 from tritonsmith.evaluator.oracle.judge.further import FurtherBaselines
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
@@ -83,6 +84,7 @@ class CardJudge:
         self._steps: dict[str, float] = {}
         self._variation = Variation(session)
         self._further = FurtherBaselines(session, self.baselines, _SESSIONS["strict"] - 1)
+        self._attempts = Attempts()
         self._strongest = ""  # the strongest baseline in the last verdict
         self._ahead = False  # whether a strict verdict is prepared meanwhile: while baselines are built, and in one for the next
 
@@ -99,32 +101,43 @@ class CardJudge:
     def judge(self, kernel: KernelText, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
         self._limit, self._steps = call_seconds, {}
-        self._ahead = profile == "strict" or bool(self.baselines.undecided)
-        self.timer.set_candidate(None)
-        self.session.use_weights(0)
-        log, memory = TrialLog(self.session), MemoryWatch(self.session)
-        started = time.time()
-        try:
-            time_calls = self._time_together if self._together else self._time_one_by_one
-            timed = time_calls(log, memory, kernel, profile)
-            with self._step("further sessions"):
-                sessions = [timed.first, *self._further_sessions(kernel, profile, timed.first.strongest)]
-            write_raw(raw, {"started": started, "profile": profile}, [*sessions, *timed.others])
-            timing = make_timing(sessions, timed, self.baselines, self._floor.ms, raw)
-            for session in sessions:
-                self._floor.require_possible(session, timed.facts, strict=profile == "strict")
-        except RunnerFault as caught:
-            fault = memory.explain(caught)
-            return Verdict(
-                status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile,
-                environment={"memory": memory.record()},
-            )  # fmt: skip
+        self._attempts = Attempts("" if self._together and not self.session.plan.is_tight else TIGHT)
+        memory, started = MemoryWatch(self.session), time.time()
+        while True:
+            log = TrialLog(self.session)
+            try:
+                timed, sessions = self._measure(log, memory, kernel, profile)
+                write_raw(raw, {"started": started, "profile": profile}, [*sessions, *timed.others])
+                timing = make_timing(sessions, timed, self.baselines, self._floor.ms, raw, self._attempts.all_notes)
+                for session in sessions:
+                    self._floor.require_possible(session, timed.facts, strict=profile == "strict")
+                break
+            except RunnerFault as caught:
+                if self._attempts.try_again(caught):
+                    continue
+                fault = memory.explain(caught)
+                return Verdict(
+                    status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile,
+                    environment={"memory": memory.record()},
+                )  # fmt: skip
         return Verdict(
             status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts), correctness=log.correctness, timing=timing,
             facts=timed.facts, profile=profile, message=describe_score(timing),
             quarantine=find_suspicion(timing, timed.clocks, timed.facts, slower=timed.first.far_slower),
             environment={"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())},
         )  # fmt: skip
+
+    def _measure(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> tuple[Timed, list[TimingSession]]:
+        """Checks and all sessions. Raises RunnerFault."""
+        self._ahead = profile == "strict" or bool(self.baselines.undecided)
+        self.timer.set_candidate(None)
+        self.session.use_weights(0)
+        time_calls = self._time_together if self._together else self._time_one_by_one
+        timed = time_calls(log, memory, kernel, profile)
+        with self._step("further sessions"):
+            sessions = [timed.first, *self._further_sessions(kernel, profile, timed.first.strongest)]
+        self._attempts.form.running = AS_CALLED  # what is found from now on is no fault of a form
+        return timed, sessions
 
     def _time_together(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> Timed:
         """Check the candidate and time it against all baselines, whose process stays alive between candidates. Raises RunnerFault."""
@@ -140,13 +153,14 @@ class CardJudge:
                 memory.look()
                 with self._step("facts"):
                     report = witness.report(self._limit) if witness else None
+                    self._attempts.look_at_graph(witness, report, self._limit)
             self.timer.set_candidate(runner)
             with self._step("baselines"):
                 self.timer.open_baselines()
                 self._further.wait_ready()
             _require_some(self.baselines)
             with self._step("time"):
-                first = TimingSession(self.timer, runner, profile, self._limit, tuple(self.baselines.modes))
+                first = TimingSession(self.timer, runner, profile, self._limit, tuple(self.baselines.modes), self._attempts.form)
             self._strongest = first.strongest
             memory.look()
             clocks = first.clocks
@@ -197,7 +211,7 @@ class CardJudge:
             if name not in baselines.modes:
                 return None
             self.baselines.modes[name] = baselines.modes[name]
-            session = TimingSession(timer, runner, profile, self._limit, (name,))
+            session = TimingSession(timer, runner, profile, self._limit, (name,), self._attempts.form)
             session.compare_alone()
         return session
 

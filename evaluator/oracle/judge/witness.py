@@ -10,7 +10,7 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import CUDA_GRAPH, Command
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -18,8 +18,11 @@ from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_cl
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import judge_outputs, snapshot
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.judge.forms import find_other_work
 from tritonsmith.evaluator.schema import Status
 
+_LONGEST = 200
+"""Characters of a reason."""
 _ROOM = 24
 """Inputs, outputs and weights fit so often into the card's memory, else a second process might leave too little for the first one."""
 
@@ -72,6 +75,35 @@ class Witness:
             if not accepted(reached_class([trial]), self._session.task.precision):
                 raise RunnerFault(Status.CHEATING, "the forward that was profiled gave a wrong result, the checked calls did not")
         return report
+
+    def look_at_graph(self, called: dict[str, Any], limit: float) -> tuple[str, float | None]:
+        """Why a replay of the candidate's forward in a CUDA graph must not be timed, else empty; and the milliseconds of its kernels.
+
+        Its inputs are others than those that it is captured on: values that the host chose while it was captured are wrong for them.
+        Last of all: a process in which capturing fails is broken.
+
+        Args:
+            called: the report of the forward as called.
+            limit: seconds that a call may take.
+        """
+        runner, session = self._runner, self._session
+        try:
+            if problem := runner.capture(limit):
+                return f"it cannot be captured ({problem})", None
+            tensors = session.draw("own")
+            fill_slots(session.layout.views(self._inputs.tensor, session.layout.inputs), tensors)
+            runner.poison()
+            session.sync()
+            report = runner.facts(limit, CUDA_GRAPH)
+            runner.command(Command.DELIVER, timeout=limit)
+        except (RunnerFault, InfrastructureError) as fault:
+            return f"its replay fails ({str(fault)[:_LONGEST]})", None
+        if not session.written:  # else several forwards have changed its inputs
+            trial = judge_outputs(session, tensors, snapshot(runner))
+            if not accepted(reached_class([trial]), session.task.precision):
+                return "its replay on other inputs gives a wrong result", None
+        busy = report.get("busy_ms")
+        return find_other_work(called, report), float(busy) if isinstance(busy, int | float) else None
 
     def close(self) -> None:
         """End the process and give its memory back."""
