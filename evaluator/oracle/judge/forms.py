@@ -31,8 +31,8 @@ _LONGEST = 200
 class GraphWitness(Protocol):
     """Who can say whether a candidate's graph counts."""
 
-    def look_at_graph(self, called: dict[str, Any], limit: float) -> tuple[str, float | None]:
-        """Why a replay must not be timed, else empty; and the milliseconds of its kernels."""
+    def look_at_graph(self, called: dict[str, Any], limit: float) -> str:
+        """Why a replay must not be timed, else empty."""
         ...
 
 
@@ -63,8 +63,7 @@ class Attempts:
         elif count_launches(report) < FEWEST_LAUNCHES:
             self.form.leave_graph_out()
         else:
-            problem, self.form.graph_busy_ms = witness.look_at_graph(report, limit)
-            if problem:
+            if problem := witness.look_at_graph(report, limit):
                 self.form.leave_graph_out(problem)
 
     def try_again(self, fault: RunnerFault) -> bool:

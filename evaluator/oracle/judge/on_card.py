@@ -29,16 +29,16 @@ from tritonsmith.evaluator.oracle.judge.further import FurtherBaselines
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.score import Timed, describe_score, make_timing
-from tritonsmith.evaluator.oracle.judge.suspicion import Floor, find_other_forward, find_suspicion
+from tritonsmith.evaluator.oracle.judge.suspicion import Clocks, Floor, find_other_forward, find_suspicion
 from tritonsmith.evaluator.oracle.judge.variation import Variation
-from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
+from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room, open_witness
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
 from tritonsmith.evaluator.oracle.timing.paired import find_strongest
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, write_raw
 from tritonsmith.evaluator.processes.steps import STEPS
-from tritonsmith.evaluator.schema import LaunchFacts, Status, Verdict
+from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, Verdict
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
 """By profile: kinds of inputs of the first checked calls."""
@@ -52,6 +52,8 @@ _CLOSE = 1.25
 """Baselines within this factor of the strongest, in the last verdict, may be the strongest in the next one."""
 _OTHER_WEIGHTS = 1
 """The draw of weights that `strict` goes on with in its checks; further sessions have the next ones."""
+_PROFILES = 3
+"""Times that a forward is profiled before its kernels are said to take longer than the timed calls: others on the card slow them down."""
 _WAITING = 3
 """Processes of each role that wait for the next candidates; one takes longer to start than a short verdict takes."""
 
@@ -113,19 +115,10 @@ class CardJudge:
                     self._floor.require_possible(session, timed.facts, strict=profile == "strict")
                 break
             except RunnerFault as caught:
-                if self._attempts.try_again(caught):
-                    continue
-                fault = memory.explain(caught)
-                return Verdict(
-                    status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile,
-                    environment={"memory": memory.record()},
-                )  # fmt: skip
-        return Verdict(
-            status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts), correctness=log.correctness, timing=timing,
-            facts=timed.facts, profile=profile, message=describe_score(timing),
-            quarantine=find_suspicion(timing, timed.clocks, timed.facts, slower=timed.first.far_slower),
-            environment={"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())},
-        )  # fmt: skip
+                if not self._attempts.try_again(caught):
+                    return _refuse(memory.explain(caught), kernel, profile, log, memory)
+        environment = {"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())}
+        return _accept(timed, timing, kernel, profile, log, environment)
 
     def _measure(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> tuple[Timed, list[TimingSession]]:
         """Checks and all sessions. Raises RunnerFault."""
@@ -143,7 +136,7 @@ class CardJudge:
         """Check the candidate and time it against all baselines, whose process stays alive between candidates. Raises RunnerFault."""
         self.baselines.start(self._names)
         with contextlib.ExitStack() as stack:
-            with self._witness() as witness:
+            with open_witness(self.session, roomy=self._roomy) as witness:
                 with self._step("start"):
                     runner = stack.enter_context(self._runner(kernel, witness))
                     if self.session.pool is not None and _SESSIONS[profile] > 1:  # every further session has a process of its own
@@ -167,7 +160,7 @@ class CardJudge:
             facts = _read_facts(report, kernel, order_dependent) if report else None
             if facts is None or find_other_forward(facts, clocks):  # no profiler runs in a process before it is timed
                 with self._step("facts of the runner"):
-                    facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
+                    facts = _profile_again(runner, self._limit, clocks, kernel, order_dependent)
             self._variation.require_explained(facts)
             with self._step("baseline alone"):
                 first.compare_alone()
@@ -224,10 +217,6 @@ class CardJudge:
             torch.cuda.empty_cache()
         self._steps[name] = round(time.monotonic() - started, 3)
 
-    def _witness(self) -> contextlib.AbstractContextManager[Witness | None]:
-        """The process whose launches are profiled, where the card has room for it; ended before anything is timed."""
-        return contextlib.closing(Witness(self.session)) if self._roomy else contextlib.nullcontext()
-
     def _runner(self, kernel: KernelText, witness: Witness | None = None) -> RunnerHandle:
         """The candidate's runner, ready; the next ones start to import meanwhile. Raises RunnerFault."""
         runner = self.session.runner(kernel)
@@ -271,6 +260,23 @@ class CardJudge:
         return sessions
 
 
+def _accept(
+    timed: Timed, timing: Timing, kernel: KernelText, profile: str, log: TrialLog, environment: dict[str, Any]
+) -> Verdict:  # fmt: skip
+    return Verdict(
+        status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts), correctness=log.correctness, timing=timing, facts=timed.facts,
+        profile=profile, message=describe_score(timing), environment=environment,
+        quarantine=find_suspicion(timing, timed.clocks, timed.facts, slower=timed.first.far_slower),
+    )  # fmt: skip
+
+
+def _refuse(fault: RunnerFault, kernel: KernelText, profile: str, log: TrialLog, memory: MemoryWatch) -> Verdict:
+    return Verdict(
+        status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile,
+        environment={"memory": memory.record()},
+    )  # fmt: skip
+
+
 def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool, roomy: bool) -> None:
     """Have processes wait for the next candidates, and for a strict verdict where baselines of `further` sessions are named."""
     waiting = _WAITING if together else 1  # each holds some of the card's memory
@@ -296,6 +302,15 @@ def _choose_baselines(names: tuple[str, ...], known: dict[str, float]) -> list[s
     """All of the names at the first verdict; then eager execution, and those that may be the strongest."""
     best = min(known.values(), default=0.0)
     return [name for name in names if not known or name == "eager" or known.get(name, math.inf) <= _CLOSE * best]
+
+
+def _profile_again(runner: RunnerHandle, limit: float, clocks: Clocks, kernel: KernelText, order_dependent: bool) -> LaunchFacts:
+    """Facts from the runner itself, profiled until they can be of what was timed, a few times at the most."""
+    for _ in range(_PROFILES):
+        facts = _read_facts(runner.facts(limit), kernel, order_dependent)
+        if not find_other_forward(facts, clocks):
+            break
+    return facts
 
 
 def _read_facts(report: dict[str, Any], kernel: KernelText, order_dependent: bool) -> LaunchFacts:

@@ -7,6 +7,7 @@ its own; it is asked when they are done, its result is judged like that of every
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
@@ -76,8 +77,8 @@ class Witness:
                 raise RunnerFault(Status.CHEATING, "the forward that was profiled gave a wrong result, the checked calls did not")
         return report
 
-    def look_at_graph(self, called: dict[str, Any], limit: float) -> tuple[str, float | None]:
-        """Why a replay of the candidate's forward in a CUDA graph must not be timed, else empty; and the milliseconds of its kernels.
+    def look_at_graph(self, called: dict[str, Any], limit: float) -> str:
+        """Why a replay of the candidate's forward in a CUDA graph must not be timed; empty where it may be.
 
         Its inputs are others than those that it is captured on: values that the host chose while it was captured are wrong for them.
         Last of all: a process in which capturing fails is broken.
@@ -89,7 +90,7 @@ class Witness:
         runner, session = self._runner, self._session
         try:
             if problem := runner.capture(limit):
-                return f"it cannot be captured ({problem})", None
+                return f"it cannot be captured ({problem})"
             tensors = session.draw("own")
             fill_slots(session.layout.views(self._inputs.tensor, session.layout.inputs), tensors)
             runner.poison()
@@ -97,15 +98,19 @@ class Witness:
             report = runner.facts(limit, CUDA_GRAPH)
             runner.command(Command.DELIVER, timeout=limit)
         except (RunnerFault, InfrastructureError) as fault:
-            return f"its replay fails ({str(fault)[:_LONGEST]})", None
+            return f"its replay fails ({str(fault)[:_LONGEST]})"
         if not session.written:  # else several forwards have changed its inputs
             trial = judge_outputs(session, tensors, snapshot(runner))
             if not accepted(reached_class([trial]), session.task.precision):
-                return "its replay on other inputs gives a wrong result", None
-        busy = report.get("busy_ms")
-        return find_other_work(called, report), float(busy) if isinstance(busy, int | float) else None
+                return "its replay on other inputs gives a wrong result"
+        return find_other_work(called, report)
 
     def close(self) -> None:
         """End the process and give its memory back."""
         self._runner.close()
         self._inputs.close()
+
+
+def open_witness(session: LoadedTask, *, roomy: bool) -> contextlib.AbstractContextManager[Witness | None]:
+    """The process whose launches are profiled, where the card has room for it; ended before anything is timed."""
+    return contextlib.closing(Witness(session)) if roomy else contextlib.nullcontext()

@@ -34,8 +34,6 @@ class FormChoice:
         """Empty before the first session has chosen."""
         self.running = AS_CALLED
         """The form of the call that goes on, or was made last."""
-        self.graph_busy_ms: float | None = None
-        """Milliseconds in which a kernel of the profiled replay runs."""
 
     def leave_graph_out(self, problem: str = "") -> None:
         """Time as called from now on; the reason is noted where there is one to tell."""

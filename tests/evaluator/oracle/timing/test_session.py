@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 import torch
 
+from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.oracle.checks.correctness import Trial
 from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
@@ -17,6 +18,7 @@ from tritonsmith.evaluator.oracle.timing.session import TimingSession
 from tritonsmith.evaluator.schema import LaunchFacts, PrecisionClass, Status
 
 BASELINE_MS = 0.1
+HOST_MS = {Command.CALL: 0.5, Command.DELIVER: 0.1, Command.EMPTY: 0.11}
 
 
 class Timer:
@@ -61,7 +63,8 @@ def session_of(monkeypatch: pytest.MonkeyPatch) -> Any:
         monkeypatch.setattr(TimingSession, "_call", lambda self, draw: (own, [], []))
         monkeypatch.setattr(TimingSession, "_judge", lambda self, *call: None)
         monkeypatch.setattr("tritonsmith.evaluator.oracle.timing.session.Inputs", lambda session: SimpleNamespace(next=list))
-        runner = SimpleNamespace(results=[], process=SimpleNamespace(run_on=lambda processors: None, kill=lambda: None))
+        process = SimpleNamespace(run_on=lambda processors: None, kill=lambda: None)
+        runner = SimpleNamespace(results=[], process=process, command=lambda command, timeout: HOST_MS[command])
         return TimingSession(cast(Any, Timer(baseline_ms)), cast(Any, runner), "strict", 1.0, names)
 
     return made
@@ -99,7 +102,7 @@ def test_pairs_go_to_the_strongest_baseline_and_to_candidates_that_may_win(sessi
 
     (near, far_off), (slow, of_slow) = count(BASELINE_MS), count(3 * BASELINE_MS)
     assert far_off == of_slow == 6
-    assert 16 == slow < near
+    assert 30 == slow < near
 
 
 @pytest.mark.parametrize(
