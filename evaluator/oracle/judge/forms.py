@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from typing import Any, Protocol
 
-from tritonsmith.evaluator.channel.doorbell import CUDA_GRAPH
+from tritonsmith.evaluator.channel.doorbell import AS_CALLED, CUDA_GRAPH
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.timing.baselines import Blamed
 from tritonsmith.evaluator.oracle.timing.form_choice import FormChoice
@@ -65,6 +65,14 @@ class Attempts:
         else:
             if problem := witness.look_at_graph(report, limit):
                 self.form.leave_graph_out(problem)
+
+    def conclude(self, in_graphs: set[str], sha: str) -> None:
+        """All sessions are done: keep which texts run in a graph. What is found from now on is no fault of a form."""
+        if self.form.running == CUDA_GRAPH:
+            in_graphs.add(sha)
+        else:
+            in_graphs.discard(sha)
+        self.form.running = AS_CALLED
 
     def try_again(self, fault: RunnerFault) -> bool:
         """Whether a fault is no verdict yet.

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import AS_CALLED, BASELINES, Command
+from tritonsmith.evaluator.channel.doorbell import BASELINES, Command
 from tritonsmith.evaluator.floors import CEILINGS
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
@@ -73,11 +73,7 @@ class CardJudge:
         self.timer = CallTimer(self.baselines)
         self._together = session.plan.together
         if self._together:
-            try:
-                self.baselines.start(names)
-            except BaseException:
-                self.baselines.close()  # nobody gets this judge, which would do it
-                raise
+            _start_all(self.baselines, names)
         self._roomy = self._together and has_room(session)
         self._inputs = SharedInputs(session)
         self._known: dict[str, float] = {}  # ms of each baseline in the last verdict, where they are timed one at a time
@@ -87,6 +83,7 @@ class CardJudge:
         self._variation = Variation(session)
         self._further = FurtherBaselines(session, self.baselines, _SESSIONS["strict"] - 1)
         self._attempts = Attempts()
+        self.in_graphs: set[str] = set()  # texts whose last verdict timed them in a CUDA graph
         self._strongest = ""  # the strongest baseline in the last verdict
         self._ahead = False  # whether a strict verdict is prepared meanwhile: while baselines are built, and in one for the next
 
@@ -129,7 +126,7 @@ class CardJudge:
         timed = time_calls(log, memory, kernel, profile)
         with self._step("further sessions"):
             sessions = [timed.first, *self._further_sessions(kernel, profile, timed.first.strongest)]
-        self._attempts.form.running = AS_CALLED  # what is found from now on is no fault of a form
+        self._attempts.conclude(self.in_graphs, kernel.sha)
         return timed, sessions
 
     def _time_together(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> Timed:
@@ -284,6 +281,14 @@ def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool,
     if roomy and further is not None:
         pool.fill(reference=further.count_missing())
         pool.await_sanitizer()
+
+
+def _start_all(baselines: BaselineProcess, names: tuple[str, ...]) -> None:
+    try:
+        baselines.start(names)
+    except BaseException:
+        baselines.close()  # nobody gets the judge that would do it
+        raise
 
 
 def _start_one(baselines: BaselineProcess, name: str, pool: RunnerPool | None) -> None:

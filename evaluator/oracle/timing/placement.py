@@ -37,7 +37,10 @@ class Placement:
     def choose(self, processors: set[int]) -> bool:
         """Move both processes to one random processor and this thread to another, so that neither side has the better one.
 
-        They lie on two cores, quiet ones that no other evaluator of this host uses, where there are such. Returns whether anything was moved.
+        They lie on two cores, quiet ones that no other evaluator of this host uses, where there are such.
+
+        Returns:
+            Whether anything was moved.
         """
         if len(processors) < _MIN_PROCESSORS or not self._baselines.is_running:
             return False
