@@ -95,6 +95,15 @@ def test_clocks_that_stay_apart_count_against_the_candidate(session_of: Any) -> 
     assert slow.measurement.ratio == pytest.approx(BASELINE_MS / (3 * BASELINE_MS + 0.116), rel=0.02)  # the oracle's clock counts
 
 
+def test_launches_on_a_busy_host_explain_a_difference_of_the_clocks() -> None:
+    """0.556 and 0.406 ms for a block of 40 launches is a host's doing; of one launch, or of a replay, it is not."""
+    block = LaunchFacts(launches_per_forward=40)
+    assert find_contradiction((0.556, 0.406), block) == ""
+    assert "two clocks disagree" in find_contradiction((0.556, 0.406), block, form="cuda_graph")
+    assert "two clocks disagree" in find_contradiction((0.556, 0.406), LaunchFacts(launches_per_forward=1))
+    assert "two clocks disagree" in find_contradiction((2.6, 0.406), block)
+
+
 def test_pairs_go_to_the_strongest_baseline_and_to_candidates_that_may_win(session_of: Any) -> None:
     def count(card_ms: float) -> list[int]:
         samples = session_of(card_ms, 0.0, names=("eager", "far off"))._samples
