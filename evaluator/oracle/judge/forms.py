@@ -31,8 +31,8 @@ _LONGEST = 200
 class GraphWitness(Protocol):
     """Who can say whether a candidate's graph counts."""
 
-    def look_at_graph(self, called: dict[str, Any], limit: float) -> str:
-        """Why a replay must not be timed, else empty."""
+    def look_at_graph(self, called: dict[str, Any], limit: float) -> tuple[str, dict[str, Any]]:
+        """Why a replay must not be timed, else empty; and what of its report takes the place of a call's."""
         ...
 
 
@@ -63,7 +63,8 @@ class Attempts:
         elif count_launches(report) < FEWEST_LAUNCHES:
             self.form.leave_graph_out()
         else:
-            if problem := witness.look_at_graph(report, limit):
+            problem, self.form.of_replay = witness.look_at_graph(report, limit)
+            if problem:
                 self.form.leave_graph_out(problem)
 
     def conclude(self, in_graphs: set[str], sha: str) -> None:
@@ -90,6 +91,11 @@ class Attempts:
             self.form = FormChoice(f"a timed call in a CUDA graph failed: {str(fault)[:_LONGEST]}")
             return True
         return False
+
+
+def read_card_work(report: dict[str, Any]) -> dict[str, Any]:
+    """What a report says of the card's work. A replay launches nothing through Triton's JIT, so the rest is known of a call alone."""
+    return {name: report[name] for name in ("device", "busy_ms") if name in report}
 
 
 def count_launches(report: dict[str, Any]) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import BASELINES, Command
+from tritonsmith.evaluator.channel.doorbell import BASELINES, CUDA_GRAPH, Command
 from tritonsmith.evaluator.floors import CEILINGS
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
@@ -24,12 +24,12 @@ from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_ca
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
-from tritonsmith.evaluator.oracle.judge.forms import TIGHT, Attempts
+from tritonsmith.evaluator.oracle.judge.forms import TIGHT, Attempts, read_card_work
 from tritonsmith.evaluator.oracle.judge.further import FurtherBaselines
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.score import Timed, describe_score, make_timing
-from tritonsmith.evaluator.oracle.judge.suspicion import Clocks, Floor, find_other_forward, find_suspicion
+from tritonsmith.evaluator.oracle.judge.suspicion import Floor, find_other_forward, find_suspicion
 from tritonsmith.evaluator.oracle.judge.variation import Variation
 from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room, open_witness
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
@@ -154,10 +154,10 @@ class CardJudge:
             self._strongest = first.strongest
             memory.look()
             clocks = first.clocks
-            facts = _read_facts(report, kernel, order_dependent) if report else None
+            facts = _read_facts(first.forms.facts_of(report), kernel, order_dependent) if report else None
             if facts is None or find_other_forward(facts, clocks):  # no profiler runs in a process before it is timed
                 with self._step("facts of the runner"):
-                    facts = _profile_again(runner, self._limit, clocks, kernel, order_dependent)
+                    facts = _profile_again(runner, self._limit, first, kernel, order_dependent)
             self._variation.require_explained(facts)
             with self._step("baseline alone"):
                 first.compare_alone()
@@ -309,11 +309,14 @@ def _choose_baselines(names: tuple[str, ...], known: dict[str, float]) -> list[s
     return [name for name in names if not known or name == "eager" or known.get(name, math.inf) <= _CLOSE * best]
 
 
-def _profile_again(runner: RunnerHandle, limit: float, clocks: Clocks, kernel: KernelText, order_dependent: bool) -> LaunchFacts:
+def _profile_again(runner: RunnerHandle, limit: float, timed: TimingSession, kernel: KernelText, order_dependent: bool) -> LaunchFacts:
     """Facts from the runner itself, profiled until they can be of what was timed, a few times at the most."""
     for _ in range(_PROFILES):
-        facts = _read_facts(runner.facts(limit), kernel, order_dependent)
-        if not find_other_forward(facts, clocks):
+        report = runner.facts(limit)
+        if timed.forms.chosen == CUDA_GRAPH:
+            report |= read_card_work(runner.facts(limit, CUDA_GRAPH))
+        facts = _read_facts(report, kernel, order_dependent)
+        if not find_other_forward(facts, timed.clocks):
             break
     return facts
 

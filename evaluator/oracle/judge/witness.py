@@ -19,7 +19,7 @@ from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_cl
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import judge_outputs, snapshot
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
-from tritonsmith.evaluator.oracle.judge.forms import find_other_work
+from tritonsmith.evaluator.oracle.judge.forms import find_other_work, read_card_work
 from tritonsmith.evaluator.schema import Status
 
 _LONGEST = 200
@@ -77,8 +77,8 @@ class Witness:
                 raise RunnerFault(Status.CHEATING, "the forward that was profiled gave a wrong result, the checked calls did not")
         return report
 
-    def look_at_graph(self, called: dict[str, Any], limit: float) -> str:
-        """Why a replay of the candidate's forward in a CUDA graph must not be timed; empty where it may be.
+    def look_at_graph(self, called: dict[str, Any], limit: float) -> tuple[str, dict[str, Any]]:
+        """Why a replay of the candidate's forward in a CUDA graph must not be timed, else empty; and the card's work of one.
 
         Its inputs are others than those that it is captured on: values that the host chose while it was captured are wrong for them.
         Last of all: a process in which capturing fails is broken.
@@ -90,7 +90,7 @@ class Witness:
         runner, session = self._runner, self._session
         try:
             if problem := runner.capture(limit):
-                return f"it cannot be captured ({problem})"
+                return f"it cannot be captured ({problem})", {}
             tensors = session.draw("own")
             fill_slots(session.layout.views(self._inputs.tensor, session.layout.inputs), tensors)
             runner.poison()
@@ -98,12 +98,12 @@ class Witness:
             report = runner.facts(limit, CUDA_GRAPH)
             runner.command(Command.DELIVER, timeout=limit)
         except (RunnerFault, InfrastructureError) as fault:
-            return f"its replay fails ({str(fault)[:_LONGEST]})"
+            return f"its replay fails ({str(fault)[:_LONGEST]})", {}
         if not session.written:  # else several forwards have changed its inputs
             trial = judge_outputs(session, tensors, snapshot(runner))
             if not accepted(reached_class([trial]), session.task.precision):
-                return "its replay on other inputs gives a wrong result"
-        return find_other_work(called, report)
+                return "its replay on other inputs gives a wrong result", {}
+        return find_other_work(called, report), read_card_work(report)
 
     def close(self) -> None:
         """End the process and give its memory back."""

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from statistics import median
+from typing import Any
 
 from tritonsmith.evaluator.channel.doorbell import AS_CALLED, CUDA_GRAPH, FORMS, Command
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
+from tritonsmith.evaluator.oracle.timing.hold import HOLD_MS, MOST_HOLD_MS
 from tritonsmith.evaluator.schema import Status
 
 _WARM_CALLS = 5
@@ -17,6 +19,10 @@ _WORTH = 0.97
 """Part of the time as called that a replay may take at the most to be taken in its place."""
 _WORTH_MS = 0.002
 """Milliseconds that it must save at the least: two processes that run the same kernels differ by as much."""
+_HOST_MARGIN = 1.3
+"""Times the host's milliseconds for which the card is held, if it is held for longer than usual."""
+_LONG_MS = 500.0
+"""Milliseconds after which one call does."""
 _HOST_CALLS = 5
 """Calls that show what one costs on the host."""
 
@@ -34,6 +40,13 @@ class FormChoice:
         """Empty before the first session has chosen."""
         self.running = AS_CALLED
         """The form of the call that goes on, or was made last."""
+
+        self.of_replay: dict[str, Any] = {}
+        """What a profiled replay showed of the card's work: the label of a candidate that is timed in a graph rests on that."""
+
+    def facts_of(self, report: dict[str, Any]) -> dict[str, Any]:
+        """A report of the forward as called, with the card's work of a replay where that is what is timed."""
+        return report | self.of_replay if self.chosen == CUDA_GRAPH else report
 
     def leave_graph_out(self, problem: str = "") -> None:
         """Time as called from now on; the reason is noted where there is one to tell."""
@@ -85,13 +98,19 @@ def _warm_up(forms: FormChoice, form: str, call: Callable[..., float]) -> None:
         call(judged=not number)
 
 
+def choose_hold_ms(forms: FormChoice, host_ms: float) -> float:
+    """For how long the card is held in each call, on both sides: longer where what runs as called costs the host more."""
+    return HOLD_MS if forms.chosen == CUDA_GRAPH else min(max(HOLD_MS, _HOST_MARGIN * host_ms), MOST_HOLD_MS)
+
+
 def measure_host_ms(runner: RunnerHandle, limit: float) -> float:
     """Milliseconds of a call as called on a card that nobody holds, by the oracle's clock, without those of an empty call.
 
     Raises RunnerFault.
     """
-    calls, empty = [], []
-    for _ in range(_HOST_CALLS):
+    calls: list[float] = []
+    empty: list[float] = []
+    while len(calls) < (_HOST_CALLS if sum(calls) < _LONG_MS else 1):
         calls.append(runner.command(Command.CALL, timeout=limit))
         runner.command(Command.DELIVER, timeout=limit)
         empty.append(runner.command(Command.EMPTY, timeout=limit))

@@ -19,7 +19,7 @@ from tritonsmith.evaluator.oracle.checks.trials import describe_error, judge_out
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.timing.blame import Draw
 from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer
-from tritonsmith.evaluator.oracle.timing.form_choice import FormChoice, measure_host_ms, settle_form
+from tritonsmith.evaluator.oracle.timing.form_choice import FormChoice, choose_hold_ms, measure_host_ms, settle_form
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.pair_plan import ORACLE_SECONDS, PairPlan
 from tritonsmith.evaluator.oracle.timing.paired import (
@@ -47,8 +47,6 @@ _WIDTH = 0.004
 """Half of the 95 % interval, as a share, at which one session knows the ratio to a baseline well enough."""
 _NOISE_PAIRS = 12
 """Pairs of the fastest baseline with itself, which show how many pairs that takes."""
-_SLOW_MS = 100.0
-"""Milliseconds of a candidate from which on nobody asks what the host's share is."""
 _MAX_CALLS_ALONE = 40
 """Calls of the strongest baseline, at the most, once the candidate's processes are gone."""
 _MIN_CALLS_ALONE = 12
@@ -95,11 +93,11 @@ class TimingSession:
         self.outputs_per_oracle = 1
         self._alone: dict[str, list[float]] = {}
         """Milliseconds of the baselines without the candidate's processes."""
-        self.host_ms: float | None = None
-        """Milliseconds of a call as called by the host's clock, on a card that nobody holds."""
         timer.set_candidate(runner)
         with timer.session.measuring():
             self.forms_ms = settle_form(self.forms, runner, limit, self._warm_call)
+            self.host_ms = measure_host_ms(runner, limit)
+            timer.hold_ms = choose_hold_ms(self.forms, self.host_ms)
             self._take_valid({name: self._rough_ms(name) for name in names}, profile)
             self._looks, self._void_calls = timer.looks, dict(timer.void_calls)
             timer.require_idle(limit)
@@ -128,8 +126,6 @@ class TimingSession:
                 if take_is_valid(self._weighed[self.strongest], self.control.ratio):
                     break
             self._in_a_row = self._call_in_a_row()
-            if self.clocks[1] < _SLOW_MS:
-                self.host_ms = measure_host_ms(self.runner, self.limit)
         finally:
             self._placement.release(processors)
 

@@ -19,9 +19,9 @@ class Witness:
     def __init__(self, problem: str = "") -> None:
         self.problem, self.asked = problem, 0
 
-    def look_at_graph(self, called: dict[str, Any], limit: float) -> str:
+    def look_at_graph(self, called: dict[str, Any], limit: float) -> tuple[str, dict[str, Any]]:
         self.asked += 1
-        return self.problem
+        return self.problem, {"device": {"in the graph": (1, 0.5)}, "busy_ms": 0.5}
 
 
 def test_a_graph_counts_only_with_the_kernels_of_a_call() -> None:
@@ -79,3 +79,14 @@ def test_texts_that_ran_in_a_graph_are_kept_for_races() -> None:
     assert kept == {"other", "this"} and not attempts.try_again(RunnerFault(Status.CHEATING, "below the floor"))
     attempts.conclude(kept, "this")
     assert kept == {"other"}
+
+
+def test_the_label_rests_on_what_is_timed() -> None:
+    """Kernels of the same names may share the work in another way in a replay: it counts where a replay is timed."""
+    attempts = Attempts()
+    attempts.look_at_graph(Witness(), CALLED, 1.0)
+    report = CALLED | {"kernels": [], "busy_ms": 0.1}
+    attempts.form.choose({AS_CALLED: [0.4], CUDA_GRAPH: [0.1]})
+    assert attempts.form.facts_of(report) == {"device": {"in the graph": (1, 0.5)}, "busy_ms": 0.5, "kernels": []}
+    attempts.form.choose({AS_CALLED: [0.4], CUDA_GRAPH: [0.4]})
+    assert attempts.form.facts_of(report) == report

@@ -6,7 +6,7 @@ import pytest
 
 from tritonsmith.evaluator.channel.doorbell import AS_CALLED, CUDA_GRAPH, Command
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
-from tritonsmith.evaluator.oracle.timing.form_choice import FormChoice, measure_host_ms, settle_form
+from tritonsmith.evaluator.oracle.timing.form_choice import FormChoice, choose_hold_ms, measure_host_ms, settle_form
 from tritonsmith.evaluator.oracle.timing.pair_plan import PairPlan
 from tritonsmith.evaluator.schema import Status
 
@@ -67,6 +67,15 @@ def test_what_a_call_costs_the_host() -> None:
     runner = Runner()
     assert measure_host_ms(cast(Any, runner), 1.0) == pytest.approx(0.39)
     assert runner.done.count(Command.DELIVER) == runner.done.count(Command.CALL)  # its buffers are put back
+
+
+def test_the_card_is_held_for_longer_where_the_host_needs_it() -> None:
+    """A forward of many launches that cannot be captured leaves fewer gaps; a replay needs no more than usual."""
+    called = FormChoice("it waits for the card")
+    assert [choose_hold_ms(called, host_ms) for host_ms in (0.05, 0.5, 9.0)] == [0.5, pytest.approx(0.65), 0.9]
+    graph = FormChoice()
+    graph.choose({AS_CALLED: [0.4], CUDA_GRAPH: [0.1]})
+    assert choose_hold_ms(graph, 9.0) == 0.5
 
 
 def test_short_calls_have_thirty_pairs_that_count() -> None:
