@@ -58,12 +58,16 @@ class Floor:
         return ceilings.floor_ms(inputs, outputs, needed * self.flops, session.task.precision, session.hardware.l2_bytes)
 
     def require_possible(self, timed: TimingSession, facts: LaunchFacts, *, strict: bool) -> None:
-        """Raises RunnerFault(cheating) where a session's times cannot be; in `strict` also where two views of it disagree."""
+        """Raises RunnerFault(cheating) where a session's times cannot be; in `strict` also where two views of it disagree.
+
+        Work on a stream that nobody waits for is `racy`: an honest author may forget to join it.
+        """
         paired = timed.paired[timed.strongest]
         self._require_above(paired.candidate_ms)
-        problem = find_unlaunched(timed.clocks[1], paired.baseline_ms, facts, measure_ceilings().launch_floor_ms)
+        if problem := find_unlaunched(timed.clocks[1], paired.baseline_ms, facts, measure_ceilings().launch_floor_ms):
+            raise RunnerFault(Status.RACY, problem)
         form = timed.forms.chosen
-        if problem or (strict and (problem := find_contradiction(timed.clocks, facts, slower=timed.far_slower, form=form))):
+        if strict and (problem := find_contradiction(timed.clocks, facts, slower=timed.far_slower, form=form)):
             raise RunnerFault(Status.CHEATING, problem)
 
     def _require_above(self, ms: float) -> None:
