@@ -202,6 +202,8 @@ class Correctness(Record):
     worst_index: tuple[int, ...] = ()
     worst_expected: float | None = None
     worst_actual: float | None = None
+    fell_on: str = ""
+    """The inputs on which a refused candidate fell, in words for a person; no prompt has them."""
 
 
 class TimingKind(StrEnum):

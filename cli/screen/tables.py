@@ -130,6 +130,8 @@ def _figure_lines(verdict: Verdict) -> list[str]:
             f"max {found.max_abs_err:.2e}, mean {found.mean_abs_err:.2e}, {found.trials} trials"
         )
         lines.append(f"precision {found.precision_class.value if found.precision_class else 'none is met'}")
+        if found.fell_on:
+            lines.append(f"fell on   {found.fell_on}. A caller has to give such floating inputs for the kernel to be wrong in this way")
     if verdict.environment.get("mode") == "train":
         lines.append("mode      train: batch statistics, and the buffers that forward updates are compared too")
     return lines

@@ -14,11 +14,14 @@ from torch.utils._pytree import tree_leaves
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.module import Reference, flatten, list_held, list_tensors
+from tritonsmith.evaluator.reference.operators import DECIDING
 from tritonsmith.evaluator.reference.structure import Structure, describe, find_shared
 from tritonsmith.evaluator.reference.updates import find_updates, run_forward
 from tritonsmith.evaluator.schema import PrecisionClass
 
 HALVES = (torch.float16, torch.bfloat16)
+EIGHTHS = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
+"""Floating types of eight bits."""
 _CHANCES = ("dropout_p", "p")
 """Arguments of random operators that draw nothing where they are zero."""
 _OTHER_SEED = 20261123
@@ -55,6 +58,8 @@ class ForwardWatch(TorchDispatchMode):
         super().__init__()
         self.rounds_to_half = False
         """Whether an operator makes 16-bit values of wider ones, as casts and autocast do."""
+        self.decides = False
+        """Whether an operator turns a move of a value's last place into a jump, as a comparison does."""
         self.random: list[str] = []
         """Operators that draw random numbers, each once."""
 
@@ -64,10 +69,21 @@ class ForwardWatch(TorchDispatchMode):
         name = func._schema.name.removeprefix("aten::")
         if torch.Tag.nondeterministic_seeded in func.tags and name not in self.random and _draws(func, args, kwargs):
             self.random.append(name)
+        self.decides = self.decides or _decides(func, name, args, kwargs, result)
         if not self.rounds_to_half and _has_half(result):
             floating = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
             self.rounds_to_half = any(tensor.dtype not in HALVES for tensor in floating)
         return result
+
+
+def _decides(func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, Any], result: Any) -> bool:
+    """Whether an operator on floating values compares them, orders them or rounds them to whole numbers."""
+    if not any(isinstance(leaf, torch.Tensor) and leaf.is_floating_point() for leaf in tree_leaves((args, kwargs))):
+        return False
+    if name == "_to_copy":  # a cast to eight bits is a rounding that is seen in the result
+        return result.dtype in EIGHTHS or not (result.is_floating_point() or result.is_complex())
+    name = name.removesuffix("_") if func._schema.is_mutable else name
+    return name in DECIDING or kwargs.get("rounding_mode") is not None
 
 
 def _has_half(values: Any) -> bool:
@@ -119,10 +135,11 @@ def find_class(
 ) -> PrecisionClass:
     """The class that follows from a task's own types.
 
-    16 bit where a floating output is, where all floating inputs and weights are, or where forward itself rounds to 16 bits.
+    16 bit where a floating output is, where all floating inputs and weights are, or where forward itself rounds to 16 bits. Also where
+    one of them has eight bits.
     """
     given = {value.dtype for value in (*inputs, *weights) if isinstance(value, torch.Tensor) and value.is_floating_point()}
-    half = _has_half(list(outputs)) or (bool(given) and given <= set(HALVES)) or watch.rounds_to_half
+    half = _has_half(list(outputs)) or (bool(given) and given <= set(HALVES)) or watch.rounds_to_half or bool(given & set(EIGHTHS))
     return PrecisionClass.HALF if half else PrecisionClass.IEEE
 
 
@@ -138,6 +155,8 @@ class WatchedForward:
     """How what forward returns is nested."""
     lent: tuple[int, ...]
     """Numbers of the outputs that lie in the memory of an argument or of what the model holds."""
+    decides: bool
+    """Whether rounding may decide some results: an operator compares, orders or rounds floating values."""
 
 
 def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) -> WatchedForward:
@@ -176,7 +195,8 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
                 outputs, lambda: flatten(reference.forward(model, arguments)), lambda: reference.refuse_forward(why), _EQUAL
             )
     precision = find_class(arguments, model.state_dict().values(), outputs, watch)
-    return WatchedForward(outputs, updates, precision, describe(result), tuple(sorted(lent)))
+    decides = watch.decides or any(not output.is_floating_point() for output in outputs)
+    return WatchedForward(outputs, updates, precision, describe(result), tuple(sorted(lent)), decides)
 
 
 def _list_lent(model: nn.Module, arguments: list[Any], result: Any) -> tuple[int, ...]:

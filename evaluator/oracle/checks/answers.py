@@ -14,13 +14,14 @@ from tritonsmith.evaluator.oracle.checks.inputs import perturb_last_place
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import ErrorMeter, equal_bits
 from tritonsmith.evaluator.oracle.checks.memory import OraclePlace
-from tritonsmith.evaluator.oracle.checks.undecided import move_oracle, settle_undecided
+from tritonsmith.evaluator.oracle.checks.moves import draw_seed, move_oracle_arithmetic
+from tritonsmith.evaluator.oracle.checks.undecided import Undecided
 from tritonsmith.evaluator.oracle.checks.written import as_real, find_disturbed
 from tritonsmith.evaluator.schema import PrecisionClass
 
 Tensors = list[torch.Tensor]
-_STEP = 2.0 * torch.finfo(torch.float32).eps
-"""How far values are moved, as a share of each: a sum rounds once more than its terms do."""
+_STEP_SHARE = 0.5
+"""Of the four units of float32's last place by which arithmetic is moved elsewhere: a sum rounds once more than its terms do."""
 
 
 class ReferenceErrors(NamedTuple):
@@ -48,6 +49,7 @@ class Answers:
         self._tensors = tensors
         self._batch = loaded.batch if loaded.plan.oracle is OraclePlace.PARTS else None
         self._whole = loaded.oracle(tensors) if self._batch is None else []
+        self._undecided: dict[PrecisionClass, Undecided] = {}
 
     def measure(self, got: Sequence[torch.Tensor]) -> ErrorStats:
         """The error of these outputs."""
@@ -55,8 +57,18 @@ class Answers:
         for first, tensors in self._cut():
             oracle = self._compute(tensors)
             ours = cut_outputs(got, first, oracle)
-            meter.add(ours, settle_undecided(self._loaded, tensors, self._loaded.task.precision, oracle, ours), first)
+            meter.add(ours, self._find_undecided(tensors, oracle, self._loaded.task.precision).settle(ours), first)
+            if self._loaded.arithmetic.half:
+                meter.add_factors(ours, oracle)
         return meter.finish()
+
+    def _find_undecided(self, tensors: Tensors, oracle: Tensors, precision: PrecisionClass) -> Undecided:
+        """What rounding in a class leaves open on these inputs; kept where the oracle is."""
+        arithmetic = precision.arithmetic
+        found = self._undecided.get(arithmetic) or Undecided(self._loaded, tensors, arithmetic, oracle)
+        if self._batch is None:
+            self._undecided[arithmetic] = found
+        return found
 
     def measure_reference(self, classes: Sequence[PrecisionClass], *, moved: bool = False) -> ReferenceErrors:
         """The reference's own error in some classes; with `moved` also what moving the inputs does."""
@@ -68,11 +80,13 @@ class Answers:
             finite = finite and all(not output.is_floating_point() or bool(torch.isfinite(output).all()) for output in oracle)
             for precision, meter in meters.items():
                 own = loaded.reference_outputs(tensors, precision)
-                meter.add(own, settle_undecided(loaded, tensors, precision, oracle, own), first)
+                meter.add(own, self._find_undecided(tensors, oracle, precision).settle(own), first)
+                if loaded.arithmetic.half:
+                    meter.add_factors(own, oracle)
             if moved_meter is not None:
                 inputs = [tensor.to(loaded.oracle_device) for tensor in tensors]
                 shifted = loaded.oracle(perturb_last_place(inputs))
-                _add_moved(moved_meter, shifted, oracle, first)
+                self._add_moved(moved_meter, tensors, shifted, oracle, first)
         errors = {precision: meter.finish() for precision, meter in meters.items()}
         if self._batch is not None:
             factors = self._batch.rms_factor, self._batch.max_factor
@@ -80,15 +94,21 @@ class Answers:
         return ReferenceErrors(errors, moved_meter.finish() if moved_meter else None, finite)
 
     def measure_moves(self, draws: int) -> ErrorStats:
-        """The most, place by place, that moves of inputs and weights by up to `_STEP` do to the oracle, over so many draws."""
+        """The most, place by place, that two units of float32's last place do to the oracle's arithmetic, over so many draws."""
         return functools.reduce(ErrorStats.widen, [self._measure_move() for _ in range(draws)])
 
     def _measure_move(self) -> ErrorStats:
         meter = ErrorMeter(self._loaded.output_shapes(torch.float64))
         for first, tensors in self._cut():
             oracle = self._compute(tensors)
-            _add_moved(meter, move_oracle(self._loaded, tensors, _STEP), oracle, first)
+            moved = move_oracle_arithmetic(self._loaded, tensors, PrecisionClass.IEEE, seed=draw_seed(), share=_STEP_SHARE)
+            self._add_moved(meter, tensors, moved, oracle, first)
         return meter.finish()
+
+    def _add_moved(self, meter: ErrorMeter, tensors: Tensors, moved: Tensors, oracle: Tensors, first: int) -> None:
+        """Compare the oracle on moved values with the oracle, jumps left out; whole numbers are settled each by itself."""
+        smooth = self._find_undecided(tensors, oracle, self._loaded.task.precision).drop_jumps(moved)
+        meter.add([one if one.is_floating_point() else right for one, right in zip(smooth, oracle, strict=True)], oracle, first)
 
     def list_left(self, got: Sequence[torch.Tensor]) -> frozenset[int]:
         """Numbers of the results that are inputs which the reference writes to and these results leave as they were, bit by bit."""
@@ -126,7 +146,3 @@ class Answers:
     def _compute(self, tensors: Tensors) -> Tensors:
         return self._whole if self._batch is None else self._loaded.oracle(tensors)
 
-
-def _add_moved(meter: ErrorMeter, moved: Tensors, oracle: Tensors, first: int) -> None:
-    """Compare the oracle on moved values with the oracle; whole numbers are settled each by itself."""
-    meter.add([one if one.is_floating_point() else right for one, right in zip(moved, oracle, strict=True)], oracle, first)

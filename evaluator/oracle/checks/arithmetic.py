@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import torch
 
 from tritonsmith.evaluator.oracle.checks.correctness import list_arithmetic
+from tritonsmith.evaluator.reference.watch import EIGHTHS
 from tritonsmith.evaluator.schema import PrecisionClass
 
 _STEPS = {PrecisionClass.IEEE: 2.0**-21, PrecisionClass.TF32: 2.0**-10}
@@ -24,13 +25,16 @@ class Arithmetic:
     """Whether the task is one of 16 bits by its own types: then the reference's own error is that of the module as it is."""
     half_step: float
     """A unit of the last place of the coarsest 16-bit type that the task has; of bfloat16 where it has none."""
+    eighth: bool = False
+    """Whether inputs or weights are floating values of eight bits, whose products tensor cores add up with few bits."""
 
     @classmethod
     def of(cls, asked: PrecisionClass, found: PrecisionClass, tensors: Iterable[torch.Tensor]) -> Arithmetic:
         """From the class asked for, the one that follows from the task's types, and its inputs, weights and outputs."""
         types = {tensor.dtype for tensor in tensors}
         fine = torch.float16 in types and torch.bfloat16 not in types
-        return cls(asked, found is PrecisionClass.HALF, torch.finfo(torch.float16 if fine else torch.bfloat16).eps)
+        half_step = torch.finfo(torch.float16 if fine else torch.bfloat16).eps
+        return cls(asked, found is PrecisionClass.HALF, half_step, not types.isdisjoint(EIGHTHS))
 
     @property
     def classes(self) -> list[PrecisionClass]:

@@ -26,6 +26,13 @@ MAX_FACTOR = 8.0
 ROW_FACTOR = 3.0
 """For what the errors of a row have in common: honest kernels are within 1.5 times the reference, and a root mean square over 64 rows or
 more varies little."""
+_ONE_ROUNDING = 0.5 / math.sqrt(3.0)
+"""Of a type's machine epsilon: the root mean square of one rounding to the nearest at a mantissa of 1, where it is largest. A row's factor
+may be rounded so to the type of the result."""
+_NO_FACTOR = 2.0**-13
+"""A factor that all elements of a finer result in a task of 16 bits may have in common: a sixteenth of bfloat16's largest rounding."""
+_CERTAIN = 6.0
+"""Deviations by which a factor in common is no matter of chance."""
 SPLIT_FACTOR = 32.0
 """The `split` class admits this many times the reference's own error, in the root mean square and in the largest error."""
 SPLIT_GAIN = 10.0
@@ -95,6 +102,9 @@ class ErrorStats:
     parts: tuple[Part, ...] = ()
     row_scales: tuple[float, ...] = ()
     """For each output: the error that the elements of a row have in common (`row_scales.py`)."""
+    factors: tuple[tuple[float, float], ...] = ()
+    """In a task of 16 bits, for each output: the factor less one that all its errors have in common, and the deviation of such a factor
+    by chance (`row_scales.CommonFactor`)."""
     unwritten: int = 0
     """Elements of the worst tensor that still hold the poison where something else is expected."""
 
@@ -102,7 +112,7 @@ class ErrorStats:
         """The acceptance rule of the module's docstring."""
         if not (self.exact and self.within_on_average(reference) and self.wrong_part(reference) is None):
             return False
-        return self.wrong_rows(reference) is None
+        return self.wrong_rows(reference) is None and self.wrong_factor(reference) is None
 
     @property
     def rests_on_few(self) -> bool:
@@ -112,8 +122,16 @@ class ErrorStats:
 
     def wrong_rows(self, reference: ErrorStats) -> int | None:
         """The first output whose rows have more of an error in common than the rule allows."""
+        epsilons = {part.tensor: part.epsilon for part in self.parts if part.whole}
         pairs = enumerate(zip(self.row_scales, reference.row_scales, strict=True))
-        return next((number for number, (own, theirs) in pairs if own > ROW_FACTOR * theirs), None)
+        limits = ((number, own, max(ROW_FACTOR * theirs, _ONE_ROUNDING * epsilons.get(number, 0.0))) for number, (own, theirs) in pairs)
+        return next((number for number, own, limit in limits if own > limit), None)
+
+    def wrong_factor(self, reference: ErrorStats) -> int | None:
+        """The first output whose errors all have a factor in common that no rounding explains."""
+        pairs = enumerate(zip(self.factors, reference.factors, strict=False))
+        limits = ((number, own, max(ROW_FACTOR * theirs, _CERTAIN * noise, _NO_FACTOR)) for number, ((own, noise), (theirs, _)) in pairs)
+        return next((number for number, own, limit in limits if own > limit), None)
 
     def within_on_average(self, reference: ErrorStats) -> bool:
         """The rule over all elements together."""
@@ -175,6 +193,7 @@ class ErrorStats:
         return replace(
             self, rms=max(self.rms, share * self.oracle_rms), max_abs=max(self.max_abs, share * self.oracle_max), parts=parts,
             row_scales=tuple(max(scale, share) for scale in self.row_scales),
+            factors=tuple((max(own, share), noise) for own, noise in self.factors),
         )  # fmt: skip
 
     def lift_edges_to_share(self, share: float) -> ErrorStats:
@@ -198,7 +217,8 @@ class ErrorStats:
         largest = factor if max_factor is None else max_factor
         parts = tuple(replace(part, rms=part.rms * factor, max_abs=part.max_abs * largest) for part in self.parts)
         scales = tuple(scale * factor for scale in self.row_scales)
-        return replace(self, rms=self.rms * factor, max_abs=self.max_abs * largest, parts=parts, row_scales=scales)
+        common = tuple((own * factor, noise * factor) for own, noise in self.factors)
+        return replace(self, rms=self.rms * factor, max_abs=self.max_abs * largest, parts=parts, row_scales=scales, factors=common)
 
     def widen(self, other: ErrorStats) -> ErrorStats:
         """The larger of two errors, place by place: for the reference's side of the rule."""
@@ -240,6 +260,8 @@ class Trial:
     """Whether the author may not learn what these inputs were like."""
     blurred: bool = False
     """Whether the reference's own rounding hides what is right on these inputs."""
+    inputs: str = ""
+    """What its inputs were like, in words."""
     left: frozenset[int] = frozenset()
     """Numbers of the results that are inputs which the reference writes to and the candidate left as they were."""
 
@@ -305,7 +327,7 @@ def summarize(trials: list[Trial], asked: PrecisionClass) -> Correctness:
         reference_err_vs_oracle=own.rms / scale, reference_max_abs_err=own.max_abs, precision_class=reached_class(trials),
         trials=len(trials), worst_index=candidate.worst_index,
         worst_expected=None if worst.hidden else _drop_non_finite(candidate.worst_expected),
-        worst_actual=None if worst.hidden else _drop_non_finite(candidate.worst_actual),
+        worst_actual=None if worst.hidden else _drop_non_finite(candidate.worst_actual), fell_on="" if worst.meets(asked) else worst.inputs,
     )  # fmt: skip
 
 

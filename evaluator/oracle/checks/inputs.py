@@ -127,6 +127,8 @@ class InputKind:
     """One kind of inputs, and what the acceptance rule must know about it."""
 
     name: str
+    about: str
+    """What floating inputs of the kind are, in words for a person."""
     draw: Drawing | None = None
     """How floating values are drawn; None for the task's own values."""
     natural: bool = False
@@ -146,19 +148,19 @@ class InputKind:
 KINDS = {
     kind.name: kind
     for kind in (
-        InputKind("own", natural=True),
-        InputKind("signed", _draw_normal, natural=True),
-        InputKind("sided", _draw_sided, structural=True),
-        InputKind("ints", _draw_ints, ties=True, exact=True),
-        InputKind("tail", _draw_tail),
-        InputKind("shifted", _draw_shifted, hidden=True),
-        InputKind("large", _draw_large, hidden=True),
-        InputKind("constant", _draw_constant, hidden=True, ties=True),
-        InputKind("below", _draw_below, structural=True, hidden=True),
-        InputKind("above", _draw_above, structural=True, hidden=True),
-        InputKind("holes", _draw_holes, structural=True, hidden=True, ties=True),
-        InputKind("ends", _draw_ends, uneven=True, hidden=True),
-        InputKind("edges", _draw_edges, uneven=True, hidden=True),
+        InputKind("own", "what get_inputs draws, under another seed", natural=True),
+        InputKind("signed", "standard normal values", _draw_normal, natural=True),
+        InputKind("sided", "standard normal values, six lower or higher in each slice of the first axis", _draw_sided, structural=True),
+        InputKind("ints", "whole numbers from -2 to 2", _draw_ints, ties=True, exact=True),
+        InputKind("tail", "standard normal values, the last sixteenth of the last axis eightfold", _draw_tail),
+        InputKind("shifted", "standard normal values, each row with an offset and a scale of its own", _draw_shifted, hidden=True),
+        InputKind("large", "standard normal values times 40", _draw_large, hidden=True),
+        InputKind("constant", "one value in each row", _draw_constant, hidden=True, ties=True),
+        InputKind("below", "standard normal values less 40", _draw_below, structural=True, hidden=True),
+        InputKind("above", "standard normal values plus 40", _draw_above, structural=True, hidden=True),
+        InputKind("holes", "standard normal values over 256, many of them zero", _draw_holes, structural=True, hidden=True, ties=True),
+        InputKind("ends", "standard normal values, 64-fold at the ends of the last axis", _draw_ends, uneven=True, hidden=True),
+        InputKind("edges", "standard normal values, 64-fold at the ends of another axis", _draw_edges, uneven=True, hidden=True),
     )
 }
 """Every kind by its name."""
@@ -253,3 +255,17 @@ def _move(tensor: torch.Tensor, step: float) -> torch.Tensor:
         doubled.mul_(torch.rand_like(doubled).mul_(2.0 * step).add_(1.0 - step)).clamp_(least, most)  # a share stays one
         values.copy_(doubled)
     return moved
+
+
+def scale_by_chance(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
+    """The tensor itself, each value moved by up to `step` as a share of it; 16-bit ones are moved in float32 and rounded."""
+    whole = tensor.numel() <= _MOVED_TOGETHER
+    pieces = (tensor,) if whole else tensor.view(-1).split(_MOVED_TOGETHER) if tensor.is_contiguous() else tensor.unbind(0)
+    for values in pieces:
+        wide = torch.promote_types(values.dtype, torch.float32).to_real()
+        factors = torch.rand(values.shape, generator=generator, device=values.device, dtype=wide).mul_(2.0 * step).add_(1.0 - step)
+        if values.dtype in (torch.float16, torch.bfloat16):
+            values.copy_(factors.mul_(values))
+        else:
+            values.mul_(factors)
+    return tensor

@@ -123,6 +123,7 @@ class LoadedTask:
         shown = run_watched(self.reference, self.model, arguments)
         self.updates = shown.updates  # names of the buffers whose values after a call are its last outputs
         self.structure, self.lent = shown.structure, shown.lent  # the latter: outputs that lie in arguments or in what the model holds
+        self.decides = shown.decides  # whether rounding may decide some results
         self.written = find_written(tensors, before, versions)  # numbers of inputs whose values after a call are results too
         self.input_names = name_inputs(self.model, self.is_tensor)
         self.task = task = in_found_class(task, shown.precision)

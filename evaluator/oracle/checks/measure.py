@@ -10,7 +10,7 @@ import numpy as np
 import torch
 
 from tritonsmith.evaluator.oracle.checks.correctness import EDGE_SLACK, FEWEST, ErrorStats, Part
-from tritonsmith.evaluator.oracle.checks.row_scales import RowScale
+from tritonsmith.evaluator.oracle.checks.row_scales import CommonFactor, RowScale
 
 PIECE = 1 << 25
 """Elements that are looked at together: 256 MB of float64."""
@@ -114,6 +114,7 @@ class ErrorMeter:
         self._like = like
         self._parts = [_list_parts(number, tensor) if tensor.is_floating_point() else [] for number, tensor in enumerate(like)]
         self._rows = [RowScale(tensor) for tensor in like]
+        self._factors: list[CommonFactor] = []
         self._absolute = self._worst = 0.0
         self._exact, self._unwritten = True, 0
         self._where: tuple[int, tuple[int, ...], float | None, float | None] = (0, (), None, None)
@@ -128,6 +129,12 @@ class ErrorMeter:
                 if want.ndim:
                     first[0] += first_row
                 self._compare(number, first, got[box], want[box].to(got.device))
+
+    def add_factors(self, actual: Sequence[torch.Tensor], oracle: Sequence[torch.Tensor]) -> None:
+        """Look for a factor that errors have in common; the oracle's values are its own, undecided ones too."""
+        self._factors = self._factors or [CommonFactor(tensor) for tensor in self._like]
+        for factor, got, want in zip(self._factors, actual, oracle, strict=True):
+            factor.note(got, want.to(got.device))
 
     def _compare(self, number: int, first: list[int], got: torch.Tensor, want: torch.Tensor) -> None:
         if not got.is_floating_point():
@@ -193,7 +200,7 @@ class ErrorMeter:
             rms=(squares / count) ** 0.5, max_abs=self._worst, mean_abs=self._absolute / count, oracle_rms=(oracle_squares / count) ** 0.5,
             oracle_max=oracle_max, epsilon=epsilon, exact=self._exact, worst_tensor=self._where[0], worst_index=self._where[1],
             worst_expected=self._where[2], worst_actual=self._where[3], parts=tuple(parts), unwritten=self._unwritten,
-            row_scales=tuple(rows.finish() for rows in self._rows),
+            row_scales=tuple(rows.finish() for rows in self._rows), factors=tuple(factor.finish() for factor in self._factors),
         )  # fmt: skip
 
 

@@ -1,9 +1,12 @@
-"""Sums in 16 bits: an error that a whole row has in common, hidden below the rounding of its elements. Imports torch.
+"""Errors that many elements have in common, hidden below the rounding of each. Imports torch.
 
 Where a row is divided by a sum (a norm, a softmax) and the sum is rounded to 16 bits, every element is off by one factor. It is as large
 as the rounding of each element by itself, so an average over elements says little. But roundings of elements cancel along a row, and a
 common factor does not. So for each row the error's part along the result is taken, `sum(e y) / sum(y y)`. Its root mean square over the
-rows is compared with the reference's.
+rows is compared with the reference's, and may be as large as one rounding of the factor to the result's type.
+
+A result that is finer than 16 bits may be made of values of 16 bits: a scale of a row, or whole numbers that it rounds to. Roundings of
+these have no sign in common over a whole result, and a wrong factor has. So the same share is taken over all elements together.
 """
 
 from __future__ import annotations
@@ -57,3 +60,33 @@ class RowScale:
             return 0.0
         own = self._epsilon / 4 / math.sqrt(self._length)  # independent roundings of the elements
         return max(own, math.sqrt(self._squares / self._count))
+
+
+class CommonFactor:
+    """The factor that all errors of a result have in common, from pieces of it; of results that are finer than 16 bits.
+
+    Args:
+        like: a tensor of the result's shape and type; its values are not read.
+    """
+
+    def __init__(self, like: torch.Tensor) -> None:
+        codes = (torch.int8, torch.uint8, torch.int16, torch.int32)  # int64 numbers are places
+        fine = like.is_floating_point() and torch.finfo(like.dtype).eps < _LEAST_EPSILON
+        self._judged = like.numel() >= _FEWEST and (fine or like.dtype in codes)
+        self._product = self._square = self._noise = 0.0
+
+    def note(self, got: torch.Tensor, want: torch.Tensor) -> None:
+        """Add a piece of some elements."""
+        if not self._judged:
+            return
+        for ours, theirs in zip(got.reshape(-1).split(_CHUNK), want.reshape(-1).split(_CHUNK), strict=True):
+            result = torch.nan_to_num(theirs.double(), nan=0.0, posinf=0.0, neginf=0.0)
+            product = (torch.nan_to_num(ours.double(), nan=0.0, posinf=0.0, neginf=0.0) - result) * result
+            sums = torch.stack([product.sum(), result.square().sum(), product.square().sum()]).tolist()
+            self._product, self._square, self._noise = self._product + sums[0], self._square + sums[1], self._noise + sums[2]
+
+    def finish(self) -> tuple[float, float]:
+        """The factor less one, and the deviation that independent errors of this size would give it; zeros where it would say nothing."""
+        if not self._judged or not 0.0 < self._square < math.inf:
+            return 0.0, 0.0
+        return abs(self._product) / self._square, math.sqrt(self._noise) / self._square

@@ -47,6 +47,8 @@ _NEAR = 64.0
 """An error up to this many times its limit is looked at with them."""
 _LEVEL = 2.0**-23
 """Share of an output's scale that the error of one edge may reach where inputs far below the others make that edge's results small."""
+_EIGHTH = 2.0**-10
+"""Share of a result that the reference's error counts as where operands have eight bits: tensor cores add their products with few bits."""
 _TERMS = 256
 """Terms that one program usually adds up at least."""
 _SUM = 0.3 * 2.0**-23
@@ -101,6 +103,11 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
             f"output {rows}: every element of a row is off by one factor ({worst.row_scales[rows]:.3g} root mean square, "
             f"the reference's rows {own.row_scales[rows]:.3g}): a sum or a statistic of the row is wrong or rounded to 16 bits; use fp32"
         )
+    if part is None and worst.within_on_average(bound) and (number := worst.wrong_factor(bound)) is not None:
+        return (
+            f"output {number}: all elements are off by one factor ({worst.factors[number][0]:.3g}, the reference's "
+            f"{own.factors[number][0]:.3g}): a scale or a sum is wrong, or is rounded to 16 bits"
+        )
     where = f"{part.words}: too far off by itself (root mean square error {part.rms:.3g}); over all outputs " if part else ""
     return (
         f"{where}maximum error {worst.max_abs:.3g} at {place} (expected {expected:.6g}, got {actual:.6g}); "
@@ -118,9 +125,11 @@ def same_bits(first: list[torch.Tensor], second: list[torch.Tensor]) -> bool:
     return all(equal_bits(a, b) for a, b in zip(first, second, strict=True))
 
 
-def run_and_deliver(runner: RunnerHandle, mode: int, timeout: float, called: Callable[[], object] = lambda: None) -> None:
+def run_and_deliver(
+    runner: RunnerHandle, mode: int, timeout: float, called: Callable[[], object] = lambda: None, command: Command = Command.CALL
+) -> None:
     """One call and its results in the slots; `called` is called in between. Raises RunnerFault."""
-    runner.command(Command.CALL, mode, timeout=timeout)
+    runner.command(command, mode, timeout=timeout)
     called()
     runner.command(Command.DELIVER, timeout=timeout)
 
@@ -210,7 +219,7 @@ def _can_tell(log: TrialLog, trial: Trial, kind: InputKind) -> bool:
 
 def fresh_call(
     loaded: LoadedTask, runner: RunnerHandle, tensors: list[torch.Tensor], mode: int, timeout: float,
-    called: Callable[[], object] = lambda: None,
+    called: Callable[[], object] = lambda: None, command: Command = Command.CALL,
 ) -> list[torch.Tensor]:  # fmt: skip
     """Place the inputs, poison the outputs, call, deliver; `called` comes ahead of the delivery.
 
@@ -219,7 +228,7 @@ def fresh_call(
     loaded.place(tensors)
     runner.poison_secretly()
     loaded.sync()
-    run_and_deliver(runner, mode, timeout, called)
+    run_and_deliver(runner, mode, timeout, called, command)
     got = snapshot(runner)
     require_unchanged(loaded, tensors)
     return got
@@ -232,7 +241,7 @@ class Expected(NamedTuple):
     asked: PrecisionClass
     errors: dict[PrecisionClass, ErrorStats]
     finite: bool
-    hidden: bool
+    kind: InputKind
     blurred: bool
 
     def trial(self, got: list[torch.Tensor]) -> Trial:
@@ -242,7 +251,8 @@ class Expected(NamedTuple):
         several moves of inputs and weights by two units of the last place do to the oracle.
         """
         left = self.answers.list_left(got)
-        trial = Trial(self.answers.measure(got), self.errors, self.finite, hidden=self.hidden, blurred=self.blurred, left=left)
+        error, kind = self.answers.measure(got), self.kind
+        trial = Trial(error, self.errors, self.finite, hidden=kind.hidden, blurred=self.blurred, inputs=kind.about, left=left)
         bound = trial.bound(self.asked)
         if bound is None or trial.meets(self.asked) or not trial.candidate.rests_on_few or not _is_near(trial.candidate, bound):
             return trial
@@ -298,7 +308,9 @@ def compute_expected(
         errors = {precision: error.lift_to_share(_COARSE) for precision, error in errors.items()}
         for trial in before[:1]:
             errors = {precision: error.widen(trial.reference[precision]) for precision, error in errors.items()}
-    return Expected(answers, loaded.task.precision, errors, finite, kind.hidden, blurred)
+    if loaded.arithmetic.eighth:
+        errors = {precision: error.lift_to_share(_EIGHTH) for precision, error in errors.items()}
+    return Expected(answers, loaded.task.precision, errors, finite, kind, blurred)
 
 
 def _order_factor(layout: Layout) -> float:

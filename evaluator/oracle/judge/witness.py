@@ -11,16 +11,17 @@ import contextlib
 from dataclasses import replace
 from typing import Any
 
+import torch
+
 from tritonsmith.evaluator.channel.doorbell import CUDA_GRAPH, Command
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
-from tritonsmith.evaluator.oracle.checks.trials import judge_outputs, snapshot
+from tritonsmith.evaluator.oracle.checks.trials import compute_expected, snapshot
+from tritonsmith.evaluator.oracle.checks.wrong_again import explain_wrong
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.judge.forms import find_other_work, read_card_work
-from tritonsmith.evaluator.schema import Status
 
 _LONGEST = 200
 """Characters of a reason."""
@@ -58,7 +59,7 @@ class Witness:
     def report(self, limit: float) -> dict[str, Any] | None:
         """What a forward launches; None where this process failed for any reason, and the candidate's own runner is to be asked.
 
-        Raises RunnerFault(cheating) where the forward that was profiled gave a wrong result.
+        Raises RunnerFault where the forward that was profiled gave a wrong result.
         """
         runner = self._runner
         try:
@@ -72,10 +73,24 @@ class Witness:
         except (RunnerFault, InfrastructureError):
             return None
         if not self._session.written:  # else its inputs are what several forwards made of them
-            trial = judge_outputs(self._session, self._tensors, snapshot(runner))
-            if not accepted(reached_class([trial]), self._session.task.precision):
-                raise RunnerFault(Status.CHEATING, "the forward that was profiled gave a wrong result, the checked calls did not")
+            got, asked = snapshot(runner), self._session.task.precision
+            expected = compute_expected(self._session, self._tensors)
+            if not expected.trial(got).meets(asked):
+                profiled, plain = (lambda: self._call_again(Command.FACTS, limit)), (lambda: self._call_again(Command.CALL, limit))
+                raise explain_wrong("the forward that was profiled", expected, got, asked, profiled, plain)
         return report
+
+    def _call_again(self, command: Command, limit: float) -> list[torch.Tensor]:
+        """The results of one more forward on the same inputs, profiled or not. Raises RunnerFault."""
+        runner = self._runner
+        runner.poison()
+        self._session.sync()
+        if command is Command.FACTS:
+            runner.facts(limit)
+        else:
+            runner.command(command, timeout=limit)
+        runner.command(Command.DELIVER, timeout=limit)
+        return snapshot(runner)
 
     def look_at_graph(self, called: dict[str, Any], limit: float) -> tuple[str, dict[str, Any]]:
         """Why a replay of the candidate's forward in a CUDA graph must not be timed, else empty; and the card's work of one.
@@ -100,8 +115,7 @@ class Witness:
         except (RunnerFault, InfrastructureError) as fault:
             return f"its replay fails ({str(fault)[:_LONGEST]})", {}
         if not session.written:  # else several forwards have changed its inputs
-            trial = judge_outputs(session, tensors, snapshot(runner))
-            if not accepted(reached_class([trial]), session.task.precision):
+            if not compute_expected(session, tensors).trial(snapshot(runner)).meets(session.task.precision):
                 return "its replay on other inputs gives a wrong result", {}
         return find_other_work(called, report), read_card_work(report)
 

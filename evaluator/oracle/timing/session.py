@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import secrets
@@ -12,11 +13,11 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import FORMS
+from tritonsmith.evaluator.channel.doorbell import FORMS, Command
 from tritonsmith.evaluator.machine import clocks
-from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
-from tritonsmith.evaluator.oracle.checks.trials import describe_error, judge_outputs, require_unchanged
-from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
+from tritonsmith.evaluator.oracle.checks.trials import compute_expected, fresh_call, require_unchanged
+from tritonsmith.evaluator.oracle.checks.wrong_again import explain_wrong
+from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle
 from tritonsmith.evaluator.oracle.timing.blame import Draw
 from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer
 from tritonsmith.evaluator.oracle.timing.form_choice import FormChoice, choose_hold_ms, measure_host_ms, settle_form
@@ -39,7 +40,7 @@ from tritonsmith.evaluator.oracle.timing.paired import (
 )
 from tritonsmith.evaluator.oracle.timing.placement import Placement
 from tritonsmith.evaluator.oracle.timing.screen import Screen, measure_distances
-from tritonsmith.evaluator.schema import Measurement, Status
+from tritonsmith.evaluator.schema import Measurement
 
 _MAX_PAIRS = {"quick": 80, "strict": 120}
 """By profile. At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
@@ -83,16 +84,13 @@ class TimingSession:
         self._weighed: dict[str, Weighed] = {}
         self.paired: dict[str, Paired] = {}
         self.strongest: str
-        self.control: Paired
-        """The strongest baseline against itself."""
+        self.control: Paired  # the strongest baseline against itself
         self.takes: list[float] = []
         """Share of the candidate's calls for which the card's clock stands, take by take; the last take is the result."""
         self.before = clocks()
-        self._oracle_seconds = 0.0
-        """What the last oracle took."""
+        self._oracle_seconds = 0.0  # what the last oracle took
         self.outputs_per_oracle = 1
-        self._alone: dict[str, list[float]] = {}
-        """Milliseconds of the baselines without the candidate's processes."""
+        self._alone: dict[str, list[float]] = {}  # milliseconds of the baselines without the candidate's processes
         timer.set_candidate(runner)
         with timer.session.measuring():
             self.forms_ms = settle_form(self.forms, runner, limit, self._warm_call)
@@ -232,13 +230,17 @@ class TimingSession:
     def _judge(self, sample: Sample, tensors: list[torch.Tensor], outputs: list[torch.Tensor]) -> None:
         """Compare one timed call's outputs with the oracle. Raises RunnerFault."""
         session, started = self.timer.session, time.monotonic()
-        asked, trial = session.task.precision, judge_outputs(session, tensors, outputs)
+        asked, expected = session.task.precision, compute_expected(session, tensors)
+        meets = expected.trial(outputs).meets(asked)
         self._oracle_seconds = time.monotonic() - started
-        if not accepted(reached_class([trial]), asked):
-            near = trial.is_near(asked)  # other inputs than those of the checked calls, and an accuracy that just does for these
-            what = "is not accurate enough, though the checked calls are" if near else "gave a wrong result, the checked calls did not"
-            message = f"a timed call (number {self._calls}) {what}: {describe_error([trial], asked)}"
-            raise RunnerFault(Status.INACCURATE if near else Status.CHEATING, message)
+        if not meets:
+            timed, plain = (functools.partial(self._call_again, tensors, command) for command in (Command.CLOCKED, Command.CALL))
+            raise explain_wrong(f"a timed call (number {self._calls})", expected, outputs, asked, timed, plain)
+
+    def _call_again(self, tensors: list[torch.Tensor], command: Command) -> list[torch.Tensor]:
+        """The results of one more call on these inputs. Raises RunnerFault."""
+        mode = FORMS.index(self.forms.running) if command is Command.CLOCKED else 0
+        return fresh_call(self.timer.session, self.runner, tensors, mode, self.limit, command=command)
 
     @property
     def clocks(self) -> tuple[float, float]:

@@ -6,8 +6,8 @@ import torch
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.moves import move_oracle_arithmetic
 from tritonsmith.evaluator.oracle.checks.trials import judge_outputs
-from tritonsmith.evaluator.oracle.checks.undecided import move_oracle
 from tritonsmith.evaluator.schema import PrecisionClass
 from tritonsmith.evaluator.tasks import load_task
 
@@ -37,7 +37,7 @@ def test_honest_roundings_of_one_place_are_accepted_and_larger_errors_refused(tm
             x -= x.mean(1, keepdim=True)
             x += 100.0 * (torch.arange(64) != ROW)[:, None]
             tensors = [x.float(), torch.ones(48, 1)]
-            (moved,) = move_oracle(loaded, tensors, LAST_PLACE)
+            (moved,) = move_oracle_arithmetic(loaded, tensors, PrecisionClass.IEEE, seed=draw, share=LAST_PLACE / 2.0**-21)
             refused += not judge_outputs(loaded, tensors, [moved.float()]).meets(PrecisionClass.IEEE)
             wrong = moved.float().clone()
             wrong[ROW] += 64.0 * (moved - loaded.oracle(tensors)[0]).abs().max().float() + 1e-3

@@ -1,0 +1,158 @@
+"""Runs of the reference in which what arithmetic rounds is moved by a few units of the last place. Imports torch.
+
+Two honest kernels may round differently at each operator that computes, and may add up in another order. So the result of each such
+operator is moved, and so are the operands of sums: a sum whose terms cancel may err by far more than its own last place. What only
+passes values on or chooses among them (a copy, a maximum, a comparison, a gather) rounds nothing, and is left as it is. So inputs that
+forward compares as they were given stay as they are: there every kernel must agree.
+
+Equal values have no order that `topk` and an unstable `sort` promise. So these break ties by chance.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+import torch
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_map
+
+from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
+from tritonsmith.evaluator.oracle.checks.inputs import scale_by_chance
+from tritonsmith.evaluator.reference.operators import DECIDING, FACTORIES, PASSING
+from tritonsmith.evaluator.schema import PrecisionClass
+
+_FINE = 2.0**-21
+"""Four units of float32's last place, as a share of a value."""
+_FINEST = 2.0**-50
+"""The same of float64's."""
+_TIE = 2.0**-40
+"""By this share of a value the order of equal ones is drawn; far below what tells two values of float32 apart."""
+_NARROW = (torch.float16, torch.bfloat16)
+_LARGEST_SEED = 2**62
+
+Steps = Callable[[torch.dtype], float]
+"""How far values of a type are moved, as a share of each."""
+
+
+class Moved(Protocol):
+    """What is needed of a loaded task."""
+
+    arithmetic: Arithmetic
+
+    def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
+        """The reference in float64."""
+        ...
+
+    def reference_outputs(self, tensors: list[torch.Tensor], precision: PrecisionClass) -> list[torch.Tensor]:
+        """The reference in a class."""
+        ...
+
+
+class Mover(TorchDispatchMode):
+    """Context manager around a forward whose arithmetic is to be moved.
+
+    Args:
+        seed: what the moves are drawn under; equal seeds move alike.
+        result: how far results are moved.
+        operand: how far operands of sums are moved.
+    """
+
+    def __init__(self, seed: int, result: Steps, operand: Steps) -> None:
+        super().__init__()
+        self._seed = seed
+        self._result, self._operand = result, operand
+        self._generators: dict[torch.device, torch.Generator] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
+        kwargs, name = dict(kwargs or {}), _read_name(func)
+        if func.is_view or name in FACTORIES:
+            return func(*args, **kwargs)
+        if name in ("topk", "sort") and not kwargs.get("stable"):
+            return self._order_by_chance(func, args, kwargs)
+        if name in PASSING or name in DECIDING or kwargs.get("rounding_mode") is not None:
+            return func(*args, **kwargs)
+        if name == "_to_copy":
+            return self._round_by_chance(func(*args, **kwargs), args[0])
+        if torch.Tag.pointwise not in func.tags and not func._schema.is_mutable:
+            args, kwargs = tree_map(self._move_operand, (args, kwargs))
+        return tree_map(self._move_result, func(*args, **kwargs))
+
+    def _move_result(self, value: Any) -> Any:
+        if _rounds(value) and (step := self._result(value.dtype)):
+            scale_by_chance(value, step, self._find_generator(value.device))
+        return value
+
+    def _move_operand(self, value: Any) -> Any:
+        if _rounds(value) and (step := self._operand(value.dtype)):
+            return scale_by_chance(value.clone(memory_format=torch.preserve_format), step, self._find_generator(value.device))
+        return value
+
+    def _round_by_chance(self, result: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
+        """A cast to a narrower type rounds; one to a wider type, or of whole numbers, does not."""
+        narrower = result.dtype in _NARROW and given.is_floating_point() and given.dtype not in _NARROW
+        moved: torch.Tensor = self._move_result(result) if narrower else result
+        return moved
+
+    def _order_by_chance(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> Any:
+        """Values and places as the operator gives them where equal values stand in an order of chance."""
+        values = args[0]
+        generator = self._find_generator(values.device)
+        ordered = values.double()
+        if values.is_floating_point():
+            ordered = scale_by_chance(ordered.clone(), _TIE, generator)
+        else:
+            ordered = ordered + torch.rand(values.shape, generator=generator, device=values.device, dtype=torch.float64) / 4
+        _, places = func(ordered, *args[1:], **kwargs)
+        names = [argument.name for argument in func._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        return torch.take_along_dim(values, places, given.get("dim", -1)) if values.ndim else values, places
+
+    def _find_generator(self, device: torch.device) -> torch.Generator:
+        if device not in self._generators:
+            self._generators[device] = torch.Generator(device=device).manual_seed(self._seed)
+        return self._generators[device]
+
+
+def _read_name(func: Any) -> str:
+    """The operator's name without namespace; one in place has the name of the one that is not."""
+    name: str = func._schema.name.rpartition("::")[2]
+    return name.removesuffix("_") if func._schema.is_mutable else name
+
+
+def _rounds(value: Any) -> bool:
+    return isinstance(value, torch.Tensor) and value.numel() > 0 and (value.is_floating_point() or value.is_complex())
+
+
+def draw_seed() -> int:
+    """A seed of moves."""
+    return int(torch.randint(_LARGEST_SEED, ()))
+
+
+def move_oracle_arithmetic(
+    loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0, coarse: bool = False
+) -> list[torch.Tensor]:
+    """The oracle with its arithmetic moved by `share` of a few units of the last place.
+
+    In a task of 16 bits these are units of float32, in which kernels compute there, or with `coarse` of the 16-bit type.
+    """
+    arithmetic = loaded.arithmetic
+    fine = arithmetic.half and precision is PrecisionClass.HALF and not coarse
+    step = share * (_FINE if fine else arithmetic.find_step(precision))
+    with Mover(seed, lambda dtype: step, lambda dtype: step):
+        return loaded.oracle(tensors)
+
+
+def move_reference_arithmetic(
+    loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0
+) -> list[torch.Tensor]:
+    """The reference in its own types: results of 16 bits moved by a unit of their last place, others by `share` of four of theirs.
+
+    Operands of 16 bits are exact, since kernels add them up in float32.
+    """
+    fine = share * (_FINE if precision is PrecisionClass.HALF else loaded.arithmetic.find_step(precision))
+    wide = {torch.float64: share * _FINEST, torch.complex128: share * _FINEST}
+    narrow = {kind: torch.finfo(kind).eps for kind in _NARROW}
+    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), lambda kind: 0.0 if kind in _NARROW else wide.get(kind, fine)):
+        return loaded.reference_outputs(tensors, precision)
+
