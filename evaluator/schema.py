@@ -266,8 +266,23 @@ class Timing(Record):
     """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile, less a call without forward)."""
     floor_ms: float | None = None
     """What is not believed: below this a time is refused. Bytes and operations over measured rates, with a margin for clever algorithms."""
+    form: str = "as_called"
+    """How the candidate ran: `as_called`, or `cuda_graph`, one replay of what was captured from its forward."""
+    forms_ms: dict[str, float] = Field(default_factory=dict)
+    """Median milliseconds of each form that was timed, by some calls in turns."""
+    host_ms: float | None = None
+    """Milliseconds of one call as called by the host's clock, with nothing ahead of it on the card: queueing and work."""
     floor: FloorShare | None = None
     """How near this time is to the least that the task needs, and by which limit; of the same kind as the time."""
+
+    @property
+    def form_words(self) -> str:
+        """In which form the candidate ran, and what it costs as called; empty where it ran as called."""
+        if self.form != "cuda_graph":
+            return ""
+        called = [f"{self.forms_ms['as_called']:.3g} ms on the card"] if "as_called" in self.forms_ms else []
+        called += [f"{self.host_ms:.3g} ms of host time"] if self.host_ms is not None else []
+        return "measured in a CUDA graph" + (f"; as called {', '.join(called)}" if called else "")
 
     @property
     def said(self) -> Comparison:

@@ -183,6 +183,8 @@ def _timing_lines(timing: Timing) -> list[str]:
         f"score     {describe_comparison(timing)}{kind}{interval}; {digits(timing.score_eager)}x eager",
         f"time      {_milliseconds(timing.median_ms)} ms; baselines in ms: {baselines}",
     ]
+    if timing.form_words:
+        lines.append(f"form      {timing.form_words}")
     if timing.control is not None:
         lines.append(f"control   {_ratio(timing.control)} for the baseline against itself")
     if len(timing.sessions) > 1:

@@ -20,6 +20,9 @@ from typing import Any
 
 BASELINES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
 """How a reference may be run; a runner's mode is an index into these and a setting of TF32."""
+FORMS = ("as_called", "cuda_graph")
+"""How a candidate may be run on a card: launch by launch, or one replay of what was captured. A runner's mode is an index into these."""
+AS_CALLED, CUDA_GRAPH = FORMS
 _PAGE = 4096
 """Bytes of the shared page."""
 _LINE_LIMIT = 64 << 10
@@ -35,7 +38,7 @@ class Command(IntEnum):
     """What the oracle asks of a runner through the doorbell."""
 
     CALL = 1
-    """Run forward on the input slots and wait for the card; the argument is a mode or a schedule seed."""
+    """Run forward on the input slots and wait for the card; the argument is a baseline's mode, a candidate's form or a schedule seed."""
     DELIVER = 6
     """Copy every tensor that the last call returned into the output slots; after CLOCKED, note the card's time first."""
     CLOCKED = 7
@@ -48,7 +51,9 @@ class Command(IntEnum):
     EMPTY = 8
     """What CLOCKED does without forward."""
     FACTS = 3
-    """Run forward once and report launches on the control pipe."""
+    """Run forward once in the form of the argument and report launches on the control pipe."""
+    CAPTURE = 11
+    """Capture forward in a CUDA graph and report on the control pipe why it cannot be had; a runner in which that fails is broken."""
     WEIGHTS = 4
     """Read the weights file again and copy it into the model in place."""
     EXIT = 5

@@ -23,7 +23,7 @@ def find_bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: 
     if seconds <= 0:
         return None
     kind = "" if timing.kind is TimingKind.MEASURED else " (estimated)"
-    took = f"{timing.median_ms:.4g} ms{kind}"
+    took = f"{timing.median_ms:.4g} ms{kind}" + (" in a CUDA graph" if timing.form_words else "")
     if hit := _find_launch_bound(facts, seconds, took):
         return hit
     moved, rate = count_bytes(facts, task), choose_rate(facts, task, Rates.of(hardware))

@@ -143,6 +143,7 @@ class Oracle:
             rows = run_card_race(
                 judge.baselines, judge.timer, KernelText(**request["incumbent"]), [KernelText(**text) for text in request["entrants"]],
                 keep=request["keep"], limit=request["call_seconds"], seconds=request["seconds"],
+                graphs=request["incumbent"]["sha"] in judge.in_graphs,
             )  # fmt: skip
         except InfrastructureError as error:
             judge.session.mark.unlink(missing_ok=True)

@@ -3,7 +3,7 @@
 from typing import Any
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.schema import TensorSpec, TimingKind, Verdict
+from tritonsmith.evaluator.schema import TensorSpec, Timing, TimingKind, Verdict
 from tritonsmith.graph.storage.outcome import precision_of
 
 _VERSIONS = ("torch", "triton", "python", "tritonsmith")
@@ -56,6 +56,27 @@ def describe_use(facts: dict[str, Any], text: str, mode: str = "eval") -> list[s
         "  from best import ModelNew",
         f"  model = {_write_call(facts)}.{mode}().cuda(); {'weights = reference.state_dict(); ' if 'WEIGHT_MAP' in text else ''}{load}",
         f"  y = model({call})",
+    ]
+
+
+def describe_form(timing: Timing, facts: dict[str, Any]) -> list[str]:
+    """Lines that say in which form a kernel was measured, and how to have that form; none where it was called launch by launch."""
+    if not timing.form_words:
+        return []
+    names = [f"x{number}" for number, spec in enumerate(facts.get("inputs") or ()) if spec is not None]
+    names = ["x"] if len(names) == 1 else names
+    call = ", ".join(names) or "*inputs"
+    fill = "; ".join(f"{name}.copy_(...)" for name in names) or "copy new values into the inputs"
+    return [
+        f"{timing.form_words}. To have that form, capture `model` once, on inputs that stay where they are:",
+        "  side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()",
+        "  side.wait_stream(torch.cuda.current_stream())",
+        "  with torch.no_grad(), torch.cuda.stream(side):",
+        f"      for _ in range(3): model({call})",
+        "  torch.cuda.current_stream().wait_stream(side)",
+        "  with torch.no_grad(), torch.cuda.graph(graph):",
+        f"      y = model({call})",
+        f"  {fill}; graph.replay()  # y holds the new result until the next replay; capture again after the weights change",
     ]
 
 

@@ -12,7 +12,7 @@ from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.searches import Search
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.files import fault_of, put_text
-from tritonsmith.graph.storage.header import describe_proof, describe_use
+from tritonsmith.graph.storage.header import describe_form, describe_proof, describe_use
 from tritonsmith.graph.storage.outcome import (
     RunOutcome,
     describe_best,
@@ -227,6 +227,7 @@ def write_best(summary: Summary, store: Store) -> Path | None:
         f"candidate {winner.id} ({winner.stage}), author {winner.author or summary.model}, policy {summary.policy}",
         *describe_proof(winner.verdict, summary.task_facts, precision=summary.precision, mode=summary.mode, target=summary.target),
         *describe_use(summary.task_facts, text, summary.mode),
+        *describe_form(timing, summary.task_facts),
     ]
     path = store.root / "best.py"
     put_text(path, "".join(f"# {line}\n" for line in lines) + "\n" + text)

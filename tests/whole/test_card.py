@@ -197,3 +197,54 @@ def test_a_state_that_is_written_and_put_aside_stays_where_a_graph_writes_it(eva
     verdict = evaluator.evaluate_now(load_task(path), copy_reference(STATEFUL, str(path)), "strict")
     assert verdict.status is Status.OK, verdict.message
     assert verdict.timing is not None and "cuda_graph" in verdict.timing.baselines_ms, verdict.timing
+
+
+MANY = """import torch
+import torch.nn as nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.Sequential(*(nn.Sequential(nn.Linear(256, 256), nn.GELU(), nn.LayerNorm(256)) for _ in range(6)))
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def get_inputs():
+    return [torch.randn(64, 256)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_forward_of_many_launches_is_timed_in_a_graph(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    """The reference's own text in a graph is as fast as the reference in one; what waits for the card is timed as called."""
+    path = tmp_path / "many.py"
+    path.write_text(MANY)
+    task, text = load_task(path), copy_reference(MANY, str(path))
+    verdict = evaluator.evaluate_now(task, text)
+    assert verdict.status is Status.OK, verdict.message
+    timing = verdict.timing
+    assert timing is not None and timing.form == "cuda_graph" and timing.forms_ms["cuda_graph"] < timing.forms_ms["as_called"], timing
+    assert timing.host_ms is not None and timing.host_ms > timing.median_ms and len(timing.sessions) == 1 and timing.pairs >= 30
+    waiting = text.replace("        return self.layers(x)", "        return self.layers(x) if x.sum().item() else x")
+    verdict = evaluator.evaluate_now(task, waiting)
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.timing is not None and verdict.timing.form == "as_called", verdict.timing
+    assert any("cannot be captured" in note for note in verdict.timing.notes), verdict.timing.notes
+
+
+def test_other_work_while_it_is_captured_gains_nothing(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    path = tmp_path / "many.py"
+    path.write_text(MANY)
+    text = copy_reference(MANY, str(path)).replace(
+        "        return self.layers(x)",
+        "        if torch.cuda.is_current_stream_capturing():\n            return self.layers(x)\n        return self.layers(x * 1.0)",
+    )
+    verdict = evaluator.evaluate_now(load_task(path), text)
+    assert verdict.status is Status.OK and verdict.timing is not None, verdict.message
+    assert verdict.timing.form == "as_called" and any("a call 1 times" in note for note in verdict.timing.notes), verdict.timing.notes

@@ -267,6 +267,8 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
     kind = "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
     other = f"{millis(timing.baselines_ms.get(timing.baseline))} of {timing.baseline}"
     facts = [("Latency", f"{millis(timing.median_ms)} against {other} ({kind})")]
+    if timing.form_words:
+        facts.append(("Form", timing.form_words))
     if timing.floor is not None:
         facts.append(("Floor", f"{kind}: {timing.floor.words}"))
     if timing.interval is not None:

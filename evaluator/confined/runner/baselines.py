@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from tritonsmith.evaluator.channel.doorbell import BASELINES
+from tritonsmith.evaluator.confined.runner.captured import list_tensor_attributes
 from tritonsmith.evaluator.confined.runner.tuning import settle_tuning
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
@@ -32,7 +33,7 @@ class TensorAttributes:
     """
 
     def __init__(self, model: nn.Module) -> None:
-        self._places = _list_tensor_attributes(model)
+        self._places = list_tensor_attributes(model)
         self._first = [place[name].clone() for place, name in self._places]
         self._kept: dict[int, list[Any]] = {}
         self._mode = -1
@@ -113,19 +114,13 @@ class Baselines:
         self._called = True
         return [*flatten(self._forward(*arguments)), *self._buffers.read()]
 
-    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
+    def facts(self, arguments: list[Any], mode: int) -> tuple[dict[str, Any], Any]:
         """The reference's launches are counted from its operator trace, not here."""
         return {}, None
 
 
 def _run_eagerly(model: nn.Module, arguments: list[Any]) -> Forward:
     return model
-
-
-def _list_tensor_attributes(model: nn.Module) -> list[tuple[dict[str, Any], str]]:
-    """Where a module keeps tensors as plain attributes."""
-    parts = [vars(part) for part in model.modules()]
-    return [(part, name) for part in parts for name, value in part.items() if isinstance(value, torch.Tensor)]
 
 
 def _capture_graph(model: nn.Module, arguments: list[Any]) -> Forward:
@@ -137,7 +132,7 @@ def _capture_graph(model: nn.Module, arguments: list[Any]) -> Forward:
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     # A forward that writes an attribute in place and then puts another tensor there: replays write to the first one, so it must live on.
-    state = [place[name] for place, name in _list_tensor_attributes(model)]
+    state = [place[name] for place, name in list_tensor_attributes(model)]
     with torch.cuda.graph(graph):
         result = model(*arguments)
 

@@ -11,8 +11,10 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import nn
 
+from tritonsmith.evaluator.channel.doorbell import CUDA_GRAPH, FORMS
 from tritonsmith.evaluator.channel.report import ForwardReport, fold_launches
 from tritonsmith.evaluator.channel.slots import open_block
+from tritonsmith.evaluator.confined.runner.captured import CapturedForward
 from tritonsmith.evaluator.confined.runner.faults import CandidateFault
 from tritonsmith.evaluator.confined.runner.weights import transfer_weights
 from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter
@@ -24,6 +26,8 @@ MODULE_NAME = "candidate"
 """Name under which a candidate is imported."""
 _ROUND_ROBIN = 0
 """Mode of a call in which programs run in turn."""
+_REPLAYED = FORMS.index(CUDA_GRAPH)
+"""Mode of a call on a card that replays what was captured."""
 _REPORTED_KINDS = 100
 """Kinds of torch operators that a report names."""
 
@@ -46,7 +50,7 @@ class Subject(Protocol):
         """Undo what the last call left in buffers that forward updates."""
         ...
 
-    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
+    def facts(self, arguments: list[Any], mode: int) -> tuple[dict[str, Any], Any]:
         """What one forward launches, and what it returned where it was run for that."""
         ...
 
@@ -131,16 +135,33 @@ class CardCandidate(_Candidate):
     def _to_device(self, model: nn.Module) -> nn.Module:
         return model.cuda()
 
-    def call(self, arguments: list[Any], mode: int) -> Any:
-        """One forward, taken apart within the call; `mode` has no meaning on the card."""
-        return self._run(arguments)
+    def load_weights(self, path: Path) -> None:
+        """Copy the state_dict in the file into the model; what was captured before may hold what was made of other weights."""
+        super().load_weights(path)
+        self._captured: CapturedForward | None = None
 
-    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
+    def call(self, arguments: list[Any], mode: int) -> Any:
+        """One forward in the form with that number, taken apart within the call."""
+        if mode != _REPLAYED:
+            return self._run(arguments)
+        if self._captured is None:
+            raise CandidateFault(Status.RUNTIME_ERROR, "forward was not captured in a CUDA graph")
+        self.set_back()
+        self._called = self._buffers is not None
+        return self._captured.replay()
+
+    def capture(self, arguments: list[Any]) -> None:
+        """Capture forward on these arguments in a CUDA graph. Raises what capturing raises: this process is broken then."""
+        self._captured = None
+        self._captured = CapturedForward(lambda: self._run(arguments), self.set_back, self.model)
+        self.returned = None
+
+    def facts(self, arguments: list[Any], mode: int) -> tuple[dict[str, Any], Any]:
         """Launches, resources and device time of one forward, as the profiler and Triton report them."""
         # imports Triton, which must see the interpreter switch
         from tritonsmith.evaluator.confined.runner.launches import profile_forward  # noqa: PLC0415
 
-        return profile_forward(lambda: self._run(arguments), self._hardware, self.set_back)
+        return profile_forward(lambda: self.call(arguments, mode), self._hardware, self.set_back)
 
 
 class InterpretedCandidate(_Candidate):
@@ -185,7 +206,7 @@ class InterpretedCandidate(_Candidate):
         with self._fake():
             super().load_weights(path)
 
-    def facts(self, arguments: list[Any]) -> tuple[dict[str, Any], Any]:
+    def facts(self, arguments: list[Any], mode: int) -> tuple[dict[str, Any], Any]:
         """Counts of the last call."""
         races = sorted({race for launch in self._counted for race in launch.races})
         if self._trace is not None and self._recorder is not None:

@@ -31,6 +31,8 @@ from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.structure import describe
 from tritonsmith.evaluator.schema import Hardware, Status, Task
 
+_LONGEST_PROBLEM = 200
+"""Characters of the reason why a forward was not captured."""
 _MOST_TOLD = 500
 """Tensors that a report names."""
 
@@ -203,8 +205,24 @@ class RunnerServer:
         elif command is Command.WEIGHTS:
             self.subject.load_weights(Path(self.config["weights"]))
             self._sync()
+        elif command is Command.CAPTURE:
+            self._capture(nonce)
         elif command is Command.FACTS:
             with torch.no_grad():
-                facts, result = self._facts(self.subject, self.arguments)
+                facts, result = self._facts(self.subject, self.arguments, argument)
                 self._result = result if result is None else self._order(result)
             self.report({"event": "facts", "nonce": nonce, "facts": facts | {"copied": self._copied}})
+
+    def _capture(self, nonce: int) -> None:
+        """Capture forward in a CUDA graph, and report why it cannot be had; nobody asks a process for more in which that failed."""
+        problem = ""
+        try:
+            if not isinstance(self.subject, candidate.CardCandidate):
+                raise CandidateFault(Status.UNSUPPORTED, "only a candidate on a card is captured")
+            with torch.no_grad():
+                self.subject.capture(self.arguments)
+            self._sync()
+        except BaseException as error:  # noqa: BLE001 - candidate code runs here
+            said = str(error).strip().splitlines()
+            problem = f"{type(error).__name__}: {said[0] if said else ''}"[:_LONGEST_PROBLEM]
+        self.report({"event": "captured", "nonce": nonce, "captured": {"problem": problem}})

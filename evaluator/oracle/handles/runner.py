@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import AS_CALLED, FORMS, Command
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, list_results
 from tritonsmith.evaluator.channel.trace import TRACE_BYTES
 from tritonsmith.evaluator.errors import StatusFault
@@ -195,10 +195,17 @@ class RunnerHandle:
                 return message
         return None
 
-    def facts(self, timeout: float) -> dict[str, Any]:
+    def facts(self, timeout: float, form: str = AS_CALLED) -> dict[str, Any]:
         """The runner's own report of what one forward launches. Raises RunnerFault."""
-        facts: dict[str, Any] = self._ask(Command.FACTS, "facts", dict, timeout)
+        facts: dict[str, Any] = self._ask(Command.FACTS, "facts", dict, timeout, FORMS.index(form))
         return facts
+
+    def capture(self, timeout: float) -> str:
+        """Have forward captured in a CUDA graph; why that fails, else empty. A runner in which it failed must not be used any more.
+
+        Raises RunnerFault.
+        """
+        return str(self._ask(Command.CAPTURE, "captured", dict, timeout).get("problem", "it is not said why"))
 
     def describe_result(self, timeout: float) -> tuple[Any, list[Any]]:
         """How what the last call returned is nested, and numbers of its tensors that lie in an argument, as the runner says it.
@@ -209,8 +216,8 @@ class RunnerHandle:
         numbers = described.get("in_arguments")
         return described.get("nested"), numbers if isinstance(numbers, list) else []
 
-    def _ask(self, command: Command, name: str, kind: type, timeout: float) -> Any:
-        self.command(command, timeout=timeout)
+    def _ask(self, command: Command, name: str, kind: type, timeout: float, argument: int = 0) -> Any:
+        self.command(command, argument, timeout=timeout)
         message = self._read_answer(10.0)
         if message is None or message.get("event") != name or not isinstance(message.get(name), kind):
             raise RunnerFault(Status.CRASHED, f"the runner sent no readable {name}")

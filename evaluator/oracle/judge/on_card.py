@@ -13,7 +13,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import BASELINES, Command
+from tritonsmith.evaluator.channel.doorbell import BASELINES, CUDA_GRAPH, Command
 from tritonsmith.evaluator.floors import CEILINGS
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
@@ -24,20 +24,21 @@ from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_ca
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.oracle.judge.facts_on_card import read_launch_facts
+from tritonsmith.evaluator.oracle.judge.forms import TIGHT, Attempts, read_card_work
 from tritonsmith.evaluator.oracle.judge.further import FurtherBaselines
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.score import Timed, describe_score, make_timing
 from tritonsmith.evaluator.oracle.judge.suspicion import Floor, find_other_forward, find_suspicion
 from tritonsmith.evaluator.oracle.judge.variation import Variation
-from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room
+from tritonsmith.evaluator.oracle.judge.witness import Witness, has_room, open_witness
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
 from tritonsmith.evaluator.oracle.timing.paired import find_strongest
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, write_raw
 from tritonsmith.evaluator.processes.steps import STEPS
-from tritonsmith.evaluator.schema import LaunchFacts, Status, Verdict
+from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, Verdict
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
 """By profile: kinds of inputs of the first checked calls."""
@@ -51,6 +52,8 @@ _CLOSE = 1.25
 """Baselines within this factor of the strongest, in the last verdict, may be the strongest in the next one."""
 _OTHER_WEIGHTS = 1
 """The draw of weights that `strict` goes on with in its checks; further sessions have the next ones."""
+_PROFILES = 3
+"""Times that a forward is profiled before its kernels are said to take longer than the timed calls: others on the card slow them down."""
 _WAITING = 3
 """Processes of each role that wait for the next candidates; one takes longer to start than a short verdict takes."""
 
@@ -70,11 +73,7 @@ class CardJudge:
         self.timer = CallTimer(self.baselines)
         self._together = session.plan.together
         if self._together:
-            try:
-                self.baselines.start(names)
-            except BaseException:
-                self.baselines.close()  # nobody gets this judge, which would do it
-                raise
+            _start_all(self.baselines, names)
         self._roomy = self._together and has_room(session)
         self._inputs = SharedInputs(session)
         self._known: dict[str, float] = {}  # ms of each baseline in the last verdict, where they are timed one at a time
@@ -83,6 +82,8 @@ class CardJudge:
         self._steps: dict[str, float] = {}
         self._variation = Variation(session)
         self._further = FurtherBaselines(session, self.baselines, _SESSIONS["strict"] - 1)
+        self._attempts = Attempts()
+        self.in_graphs: set[str] = set()  # texts whose last verdict timed them in a CUDA graph
         self._strongest = ""  # the strongest baseline in the last verdict
         self._ahead = False  # whether a strict verdict is prepared meanwhile: while baselines are built, and in one for the next
 
@@ -99,38 +100,40 @@ class CardJudge:
     def judge(self, kernel: KernelText, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the samples go, `call_seconds` bounds the first call (compilation included)."""
         self._limit, self._steps = call_seconds, {}
+        self._attempts = Attempts("" if self._together and not self.session.plan.is_tight else TIGHT)
+        memory, started = MemoryWatch(self.session), time.time()
+        while True:
+            log = TrialLog(self.session)
+            try:
+                timed, sessions = self._measure(log, memory, kernel, profile)
+                write_raw(raw, {"started": started, "profile": profile}, [*sessions, *timed.others])
+                timing = make_timing(sessions, timed, self.baselines, self._floor.ms, raw, self._attempts.all_notes)
+                for session in sessions:
+                    self._floor.require_possible(session, timed.facts, strict=profile == "strict")
+                break
+            except RunnerFault as caught:
+                if not self._attempts.try_again(caught):
+                    return _refuse(memory.explain(caught), kernel, profile, log, memory)
+        environment = {"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())}
+        return _accept(timed, timing, kernel, profile, log, environment)
+
+    def _measure(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> tuple[Timed, list[TimingSession]]:
+        """Checks and all sessions. Raises RunnerFault."""
         self._ahead = profile == "strict" or bool(self.baselines.undecided)
         self.timer.set_candidate(None)
         self.session.use_weights(0)
-        log, memory = TrialLog(self.session), MemoryWatch(self.session)
-        started = time.time()
-        try:
-            time_calls = self._time_together if self._together else self._time_one_by_one
-            timed = time_calls(log, memory, kernel, profile)
-            with self._step("further sessions"):
-                sessions = [timed.first, *self._further_sessions(kernel, profile, timed.first.strongest)]
-            write_raw(raw, {"started": started, "profile": profile}, [*sessions, *timed.others])
-            timing = make_timing(sessions, timed, self.baselines, self._floor.ms, raw)
-            for session in sessions:
-                self._floor.require_possible(session, timed.facts, strict=profile == "strict")
-        except RunnerFault as caught:
-            fault = memory.explain(caught)
-            return Verdict(
-                status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile,
-                environment={"memory": memory.record()},
-            )  # fmt: skip
-        return Verdict(
-            status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts), correctness=log.correctness, timing=timing,
-            facts=timed.facts, profile=profile, message=describe_score(timing),
-            quarantine=find_suspicion(timing, timed.clocks, timed.facts, slower=timed.first.far_slower),
-            environment={"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())},
-        )  # fmt: skip
+        time_calls = self._time_together if self._together else self._time_one_by_one
+        timed = time_calls(log, memory, kernel, profile)
+        with self._step("further sessions"):
+            sessions = [timed.first, *self._further_sessions(kernel, profile, timed.first.strongest)]
+        self._attempts.conclude(self.in_graphs, kernel.sha)
+        return timed, sessions
 
     def _time_together(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> Timed:
         """Check the candidate and time it against all baselines, whose process stays alive between candidates. Raises RunnerFault."""
         self.baselines.start(self._names)
         with contextlib.ExitStack() as stack:
-            with self._witness() as witness:
+            with open_witness(self.session, roomy=self._roomy) as witness:
                 with self._step("start"):
                     runner = stack.enter_context(self._runner(kernel, witness))
                     if self.session.pool is not None and _SESSIONS[profile] > 1:  # every further session has a process of its own
@@ -140,20 +143,21 @@ class CardJudge:
                 memory.look()
                 with self._step("facts"):
                     report = witness.report(self._limit) if witness else None
+                    self._attempts.look_at_graph(witness, report, self._limit)
             self.timer.set_candidate(runner)
             with self._step("baselines"):
                 self.timer.open_baselines()
                 self._further.wait_ready()
             _require_some(self.baselines)
             with self._step("time"):
-                first = TimingSession(self.timer, runner, profile, self._limit, tuple(self.baselines.modes))
+                first = TimingSession(self.timer, runner, profile, self._limit, tuple(self.baselines.modes), self._attempts.form)
             self._strongest = first.strongest
             memory.look()
             clocks = first.clocks
-            facts = _read_facts(report, kernel, order_dependent) if report else None
+            facts = _read_facts(first.forms.facts_of(report), kernel, order_dependent) if report else None
             if facts is None or find_other_forward(facts, clocks):  # no profiler runs in a process before it is timed
                 with self._step("facts of the runner"):
-                    facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
+                    facts = _profile_again(runner, self._limit, first, kernel, order_dependent)
             self._variation.require_explained(facts)
             with self._step("baseline alone"):
                 first.compare_alone()
@@ -197,7 +201,7 @@ class CardJudge:
             if name not in baselines.modes:
                 return None
             self.baselines.modes[name] = baselines.modes[name]
-            session = TimingSession(timer, runner, profile, self._limit, (name,))
+            session = TimingSession(timer, runner, profile, self._limit, (name,), self._attempts.form)
             session.compare_alone()
         return session
 
@@ -209,10 +213,6 @@ class CardJudge:
         if self.session.plan.is_tight:
             torch.cuda.empty_cache()
         self._steps[name] = round(time.monotonic() - started, 3)
-
-    def _witness(self) -> contextlib.AbstractContextManager[Witness | None]:
-        """The process whose launches are profiled, where the card has room for it; ended before anything is timed."""
-        return contextlib.closing(Witness(self.session)) if self._roomy else contextlib.nullcontext()
 
     def _runner(self, kernel: KernelText, witness: Witness | None = None) -> RunnerHandle:
         """The candidate's runner, ready; the next ones start to import meanwhile. Raises RunnerFault."""
@@ -257,6 +257,23 @@ class CardJudge:
         return sessions
 
 
+def _accept(
+    timed: Timed, timing: Timing, kernel: KernelText, profile: str, log: TrialLog, environment: dict[str, Any]
+) -> Verdict:  # fmt: skip
+    return Verdict(
+        status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts), correctness=log.correctness, timing=timing, facts=timed.facts,
+        profile=profile, message=describe_score(timing), environment=environment,
+        quarantine=find_suspicion(timing, timed.clocks, timed.facts, slower=timed.first.far_slower),
+    )  # fmt: skip
+
+
+def _refuse(fault: RunnerFault, kernel: KernelText, profile: str, log: TrialLog, memory: MemoryWatch) -> Verdict:
+    return Verdict(
+        status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile,
+        environment={"memory": memory.record()},
+    )  # fmt: skip
+
+
 def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool, roomy: bool) -> None:
     """Have processes wait for the next candidates, and for a strict verdict where baselines of `further` sessions are named."""
     waiting = _WAITING if together else 1  # each holds some of the card's memory
@@ -264,6 +281,14 @@ def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool,
     if roomy and further is not None:
         pool.fill(reference=further.count_missing())
         pool.await_sanitizer()
+
+
+def _start_all(baselines: BaselineProcess, names: tuple[str, ...]) -> None:
+    try:
+        baselines.start(names)
+    except BaseException:
+        baselines.close()  # nobody gets the judge that would do it
+        raise
 
 
 def _start_one(baselines: BaselineProcess, name: str, pool: RunnerPool | None) -> None:
@@ -282,6 +307,18 @@ def _choose_baselines(names: tuple[str, ...], known: dict[str, float]) -> list[s
     """All of the names at the first verdict; then eager execution, and those that may be the strongest."""
     best = min(known.values(), default=0.0)
     return [name for name in names if not known or name == "eager" or known.get(name, math.inf) <= _CLOSE * best]
+
+
+def _profile_again(runner: RunnerHandle, limit: float, timed: TimingSession, kernel: KernelText, order_dependent: bool) -> LaunchFacts:
+    """Facts from the runner itself, profiled until they can be of what was timed, a few times at the most."""
+    for _ in range(_PROFILES):
+        report = runner.facts(limit)
+        if timed.forms.chosen == CUDA_GRAPH:
+            report |= read_card_work(runner.facts(limit, CUDA_GRAPH))
+        facts = _read_facts(report, kernel, order_dependent)
+        if not find_other_forward(facts, timed.clocks):
+            break
+    return facts
 
 
 def _read_facts(report: dict[str, Any], kernel: KernelText, order_dependent: bool) -> LaunchFacts:

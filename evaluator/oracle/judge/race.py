@@ -15,7 +15,7 @@ from collections.abc import Callable, Sequence
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import AS_CALLED, CUDA_GRAPH, FORMS, Command
 from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
@@ -51,7 +51,7 @@ _REASON_CHARACTERS = 300
 
 def run_card_race(
     baselines: BaselineProcess, timer: CallTimer, incumbent: KernelText, entrants: Sequence[KernelText], *, keep: int, limit: float,
-    seconds: float,
+    seconds: float, graphs: bool = False,
 ) -> list[RaceRow]:  # fmt: skip
     """A row for each entrant, in their order. Raises InfrastructureError where no race can be had.
 
@@ -63,6 +63,7 @@ def run_card_race(
         keep: entrants that halving leaves over.
         limit: seconds that one call may take at the most, compilation included.
         seconds: after so many no further heat or round begins.
+        graphs: whether the incumbent's verdict timed it in a CUDA graph; then entrants run in one as well, where they can be captured.
     """
     session = baselines.session
     if not session.plan.together:
@@ -72,7 +73,7 @@ def run_card_race(
         timer.set_candidate(None)
         baselines.start()
         timer.open_baselines()
-        return CardRace(session, timer, limit, seconds).run(incumbent, entrants, keep)
+        return CardRace(session, timer, limit, seconds, graphs=graphs).run(incumbent, entrants, keep)
     except (torch.OutOfMemoryError, CardMemoryError) as error:
         raise InfrastructureError(f"the card's memory ran out in the race: {error}") from error
 
@@ -85,9 +86,10 @@ class CardRace:
         timer: times calls; its baselines' process is open.
         limit: seconds that one call may take at the most, compilation included.
         seconds: after so many no further heat or round begins.
+        graphs: whether calls are replays of CUDA graphs, for those that can be captured.
     """
 
-    def __init__(self, session: LoadedTask, timer: CallTimer, limit: float, seconds: float) -> None:
+    def __init__(self, session: LoadedTask, timer: CallTimer, limit: float, seconds: float, *, graphs: bool = False) -> None:
         self._session = session
         self._timer = timer
         self._limit = limit
@@ -98,6 +100,9 @@ class CardRace:
         """The ratio that an entrant must still be able to reach: an earlier heat may have shown a better one."""
         self._ahead: RunnerPool | None = None
         """Where processes wait for the next heat; None where the card has no room for them."""
+        self._graphs = graphs
+        self._captured: set[RunnerHandle] = set()
+        """Processes whose calls are replays."""
         self._running: RunnerHandle | None = None
         """The process that does not stand still."""
 
@@ -114,6 +119,8 @@ class CardRace:
                 self._await(min(len(entrants), most) or _AFTER)
                 known.collect(self._limit)
                 self._check(known)
+                if self._graphs and (problem := self._capture(known)):
+                    raise InfrastructureError(f"the kernel that is best so far was captured in its verdict and cannot be here: {problem}")
                 for number, heat in enumerate(heats, start=1):
                     if time.monotonic() > self._end:
                         rows |= {entrant.sha: RaceRow(sha=entrant.sha, fate=Fate.UNTIMED) for entrant in heat}
@@ -152,6 +159,28 @@ class CardRace:
         log.require_accurate()
         runner.process.pause()
 
+    def _capture(self, runner: RunnerHandle) -> str:
+        """Capture forward of a process that stands still; why that fails, else empty: then the process must not be used any more."""
+        runner.process.resume()
+        problem = runner.capture(self._limit)
+        runner.process.pause()
+        if not problem:
+            self._captured.add(runner)
+        return problem
+
+    def _capture_all(self, runners: dict[str, RunnerHandle], heat: Sequence[KernelText], stack: contextlib.ExitStack) -> None:
+        """Capture every entrant of a heat; one that cannot be captured is called in a new process. Raises RunnerFault of none."""
+        for entrant in heat:
+            if entrant.sha not in runners:
+                continue
+            try:
+                problem = self._capture(runners[entrant.sha])
+            except RunnerFault as fault:
+                problem = str(fault)
+            if problem:
+                runners[entrant.sha].process.kill()
+                runners[entrant.sha] = stack.enter_context(contextlib.closing(self._start(entrant)))
+
     def _run_heat(self, known: RunnerHandle, heat: Sequence[KernelText], keep: int, behind: int) -> dict[str, RaceRow]:
         """The rows of a heat; `behind` processes for what comes next import beside it."""
         rows: dict[str, RaceRow] = {}
@@ -161,6 +190,10 @@ class CardRace:
             self._await(behind)
             self._drop_failed(runners, rows, lambda runner: runner.collect(self._limit))
             self._drop_failed(runners, rows, self._check)  # now that none is in a call: they share the inputs' place
+            if self._graphs:
+                checked = set(runners.values())
+                self._capture_all(runners, heat, stack)
+                self._drop_failed(runners, rows, lambda runner: None if runner in checked else self._begin_again(runner))
             self._timer.set_candidate(None)
             with self._session.measuring():
                 self._empty = self._timer.measure_empty(self._limit)
@@ -172,6 +205,10 @@ class CardRace:
                 rows[sha] = row = _row_of(sha, standing)
                 self._least = max(self._least, row.interval[0] if row.interval and row.fate is Fate.KEPT else 0.0)
         return rows
+
+    def _begin_again(self, runner: RunnerHandle) -> None:
+        runner.collect(self._limit)
+        self._check(runner)
 
     @staticmethod
     def _drop_failed(runners: dict[str, RunnerHandle], rows: dict[str, RaceRow], step: Callable[[RunnerHandle], object]) -> None:
@@ -215,7 +252,8 @@ class CardRace:
         runner.process.resume()
         self._running = runner
         self._timer.set_candidate(runner)
-        sample = self._timer.time_call(runner, self._inputs.next, self._limit)
+        mode = FORMS.index(CUDA_GRAPH if runner in self._captured else AS_CALLED)
+        sample = self._timer.time_call(runner, self._inputs.next, self._limit, mode)
         more = excess(sample, self._empty)
         return sample.card + (more if more > max(UNSEEN_MS, UNSEEN_PART * sample.card) else 0.0)
 

@@ -7,12 +7,13 @@ its own; it is asked when they are done, its result is judged like that of every
 
 from __future__ import annotations
 
+import contextlib
 from dataclasses import replace
 from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import CUDA_GRAPH, Command
 from tritonsmith.evaluator.channel.slots import SharedBlock, fill_slots
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -20,7 +21,10 @@ from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected, snapshot
 from tritonsmith.evaluator.oracle.checks.wrong_again import explain_wrong
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
+from tritonsmith.evaluator.oracle.judge.forms import find_other_work, read_card_work
 
+_LONGEST = 200
+"""Characters of a reason."""
 _ROOM = 24
 """Inputs, outputs and weights fit so often into the card's memory, else a second process might leave too little for the first one."""
 
@@ -88,7 +92,39 @@ class Witness:
         runner.command(Command.DELIVER, timeout=limit)
         return snapshot(runner)
 
+    def look_at_graph(self, called: dict[str, Any], limit: float) -> tuple[str, dict[str, Any]]:
+        """Why a replay of the candidate's forward in a CUDA graph must not be timed, else empty; and the card's work of one.
+
+        Its inputs are others than those that it is captured on: values that the host chose while it was captured are wrong for them.
+        Last of all: a process in which capturing fails is broken.
+
+        Args:
+            called: the report of the forward as called.
+            limit: seconds that a call may take.
+        """
+        runner, session = self._runner, self._session
+        try:
+            if problem := runner.capture(limit):
+                return f"it cannot be captured ({problem})", {}
+            tensors = session.draw("own")
+            fill_slots(session.layout.views(self._inputs.tensor, session.layout.inputs), tensors)
+            runner.poison()
+            session.sync()
+            report = runner.facts(limit, CUDA_GRAPH)
+            runner.command(Command.DELIVER, timeout=limit)
+        except (RunnerFault, InfrastructureError) as fault:
+            return f"its replay fails ({str(fault)[:_LONGEST]})", {}
+        if not session.written:  # else several forwards have changed its inputs
+            if not compute_expected(session, tensors).trial(snapshot(runner)).meets(session.task.precision):
+                return "its replay on other inputs gives a wrong result", {}
+        return find_other_work(called, report), read_card_work(report)
+
     def close(self) -> None:
         """End the process and give its memory back."""
         self._runner.close()
         self._inputs.close()
+
+
+def open_witness(session: LoadedTask, *, roomy: bool) -> contextlib.AbstractContextManager[Witness | None]:
+    """The process whose launches are profiled, where the card has room for it; ended before anything is timed."""
+    return contextlib.closing(Witness(session)) if roomy else contextlib.nullcontext()

@@ -50,7 +50,7 @@ from tritonsmith.evaluator.oracle.timing.blame import (
     require_quiet,
 )
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
-from tritonsmith.evaluator.oracle.timing.hold import CardHold, card_hold
+from tritonsmith.evaluator.oracle.timing.hold import HOLD_MS, CardHold, card_hold
 from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample
 from tritonsmith.evaluator.oracle.timing.turns import INTERRUPTED, TOO_SOON, Exchange, Turn
 from tritonsmith.evaluator.schema import Status
@@ -104,6 +104,8 @@ class CallTimer:
         """Looks at the card between the baselines' calls: undisturbed ones, and others."""
         self.void_calls: Counter[str] = Counter()
         """Calls that were void and taken again, by whose they were and why (`Turn.void_reason`)."""
+        self.hold_ms = HOLD_MS
+        """For how long the card is held once everything is in place: the host's work in that time leaves no gaps."""
         self._hold = hold or card_hold(self.session.hardware.l2_bytes)
         self._exchange = Exchange(self._hold)
         self._too_soon = 0
@@ -114,6 +116,8 @@ class CallTimer:
     def set_candidate(self, runner: RunnerHandle | None) -> None:
         """From now on this candidate's processes live while the baselines are timed (None: no candidate's do)."""
         self.candidate = runner
+        if runner is not None:
+            self.hold_ms = HOLD_MS
         self.looks = [0, 0]
         self.void_calls.clear()
         self.forget_paces()
@@ -162,7 +166,7 @@ class CallTimer:
         if call.void:
             time.sleep(random.random() * _SLICE_MS * 1e-3)
         once = call.held_badly % _ONCE_IN == _ONCE_IN - 1
-        hold.begin(lambda: self._place(runner, tensors), between_ms=0.0 if once else exchange.between_ms)
+        hold.begin(lambda: self._place(runner, tensors), self.hold_ms, between_ms=0.0 if once else exchange.between_ms)
         call.placed_ms = hold.prepared_ms
         forward = exchange.take_paced_turn(runner, Command.CLOCKED, call.mode, timeout, candidate=candidate)
         call.forward_ms = forward.ms

@@ -29,6 +29,8 @@ from tritonsmith.evaluator.oracle.timing.hold_kernel import ANY_TIME, ENDED, GAP
 
 HOLD_MS = 0.5
 """Host work that a timed call may do without being noticed: some forty launches."""
+MOST_HOLD_MS = 0.9
+"""The same for a forward of many launches: with the preparation, which may take `LONG_MS`, it stays below a time slice of 2 ms."""
 LONG_MS = 1.0
 """Milliseconds of preparation after which the card is taken for a second time.
 

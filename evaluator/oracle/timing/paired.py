@@ -190,16 +190,22 @@ def compare(intervals: Sequence[tuple[float, float]], candidate_ms: float, contr
     """The verdict in words, from the score's interval in each session and the candidate's median; of an estimate, from its one band.
 
     A margin of 1 %, and of two microseconds of a call, is nothing: two processes that run the same code may differ by as much.
+    A control that failed widens every interval by as much as it is off: equal kernels came out that far apart.
     FASTER: every session's lower end lies above 1 + margin. SLOWER: every upper end below 1 / (1 + margin). SAME: every interval within
-    a margin twice as wide. Anything else, and any session whose control failed, is AMBIGUOUS.
+    a margin twice as wide, and the control holds. Anything else is AMBIGUOUS.
     """
-    if not intervals or (control is not None and not control_holds(control)):
+    if not intervals:
         return Comparison.AMBIGUOUS
     margin = max(_MARGIN, _HOST_MS / candidate_ms) if candidate_ms > 0 else _MARGIN
+    holds = control is None or control_holds(control)
+    off = 1.0 if holds or not control or control < 0.0 else max(control, 1.0 / control)
+    intervals = [(low / off, high * off) for low, high in intervals]
     if all(low > 1 + margin for low, _ in intervals):
         return Comparison.FASTER
     if all(high < 1 / (1 + margin) for _, high in intervals):
         return Comparison.SLOWER
+    if not holds:
+        return Comparison.AMBIGUOUS
     alike = all(low >= 1 / (1 + 2 * margin) and high <= 1 + 2 * margin for low, high in intervals)
     return Comparison.SAME if alike else Comparison.AMBIGUOUS
 

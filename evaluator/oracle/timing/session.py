@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import functools
 import json
-import math
 import os
 import secrets
 import time
@@ -14,14 +13,16 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import FORMS, Command
 from tritonsmith.evaluator.machine import clocks
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected, fresh_call, require_unchanged
 from tritonsmith.evaluator.oracle.checks.wrong_again import explain_wrong
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle
 from tritonsmith.evaluator.oracle.timing.blame import Draw
 from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer
+from tritonsmith.evaluator.oracle.timing.form_choice import FormChoice, choose_hold_ms, measure_host_ms, settle_form
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
+from tritonsmith.evaluator.oracle.timing.pair_plan import ORACLE_SECONDS, PairPlan
 from tritonsmith.evaluator.oracle.timing.paired import (
     Empty,
     Paired,
@@ -32,7 +33,6 @@ from tritonsmith.evaluator.oracle.timing.paired import (
     count_needed,
     find_strongest,
     gain_in_a_row,
-    pair_count,
     split_rounds,
     take_is_valid,
     weigh,
@@ -42,22 +42,12 @@ from tritonsmith.evaluator.oracle.timing.placement import Placement
 from tritonsmith.evaluator.oracle.timing.screen import Screen, measure_distances
 from tritonsmith.evaluator.schema import Measurement
 
-_SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
-"""By profile: what the pairs with one baseline may take."""
 _MAX_PAIRS = {"quick": 80, "strict": 120}
 """By profile. At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
 _WIDTH = 0.004
 """Half of the 95 % interval, as a share, at which one session knows the ratio to a baseline well enough."""
 _NOISE_PAIRS = 12
 """Pairs of the fastest baseline with itself, which show how many pairs that takes."""
-_MAX_CONTROL_PAIRS = 30
-"""Pairs of the strongest baseline with itself."""
-_FEW_PAIRS = 16
-"""Pairs, at the most, with each baseline before the strongest of them is known; with that one as many as its noise calls for."""
-_FAR_FROM_BEST = 2.0
-"""Times the fastest baseline's time from which on no noise makes a baseline the strongest."""
-_PAIRS_FAR_OFF = 6
-"""Pairs with such a baseline."""
 _MAX_CALLS_ALONE = 40
 """Calls of the strongest baseline, at the most, once the candidate's processes are gone."""
 _MIN_CALLS_ALONE = 12
@@ -69,17 +59,16 @@ _ROUNDS = 6
 _MAX_TAKES = 3
 """Takes of one pair of processes, on other processors, before what the oracle saw stands. A candidate that makes its clock look
 wrong can have a session taken again, and so choose among as many takes, whose ratios differ by a few tenths of a percent."""
-_OUTPUTS_PER_ORACLE = 6
-"""One timed output in so many is compared with an oracle of its own; nobody knows which before. The others: `oracle/timing/screen.py`."""
-_ORACLE_SECONDS = 2.0
-"""What these oracles may take in one session, where one takes long: of larger tasks fewer outputs have one."""
 
 
 class TimingSession:
     """One pair of processes: the candidate's runner and the baselines' as they are now."""
 
-    def __init__(self, timer: CallTimer, runner: RunnerHandle, profile: str, limit: float, names: tuple[str, ...]) -> None:
+    def __init__(
+        self, timer: CallTimer, runner: RunnerHandle, profile: str, limit: float, names: tuple[str, ...], forms: FormChoice | None = None
+    ) -> None:
         self.timer = timer
+        self.forms = forms or FormChoice("it is not asked for")
         self.runner = runner
         self._placement = Placement(runner, timer.baselines)
         self.limit = limit
@@ -95,49 +84,48 @@ class TimingSession:
         self._weighed: dict[str, Weighed] = {}
         self.paired: dict[str, Paired] = {}
         self.strongest: str
-        self.control: Paired
-        """The strongest baseline against itself."""
+        self.control: Paired  # the strongest baseline against itself
         self.takes: list[float] = []
         """Share of the candidate's calls for which the card's clock stands, take by take; the last take is the result."""
         self.before = clocks()
-        self._oracle_seconds = 0.0
-        """What the last oracle took."""
-        self.outputs_per_oracle = _OUTPUTS_PER_ORACLE
-        self._alone: dict[str, list[float]] = {}
-        """Milliseconds of the baselines without the candidate's processes."""
+        self._oracle_seconds = 0.0  # what the last oracle took
+        self.outputs_per_oracle = 1
+        self._alone: dict[str, list[float]] = {}  # milliseconds of the baselines without the candidate's processes
         timer.set_candidate(runner)
-        processors = os.sched_getaffinity(0)
         with timer.session.measuring():
-            for number in range(WARM_CALLS):
-                warm = self._call(self._inputs.next)
-                if not number or self._oracle_seconds < _ORACLE_SECONDS / WARM_CALLS:
-                    self._judge(*warm)
-            rough = {name: self._rough_ms(name) for name in names}
-            best, seconds = min(rough.values()), _SECONDS_PER_BASELINE[profile]
-            most = self._choose_most_pairs(min(rough, key=lambda name: rough[name]), profile)
-            few, far = min(most, _FEW_PAIRS), _FAR_FROM_BEST * best
-            pairs = {name: _PAIRS_FAR_OFF if ms > far else pair_count(ms, seconds, few) for name, ms in rough.items()}
-            needed = pair_count(best, seconds, most)
-            per_oracle = (sum(pairs.values()) + needed) * self._oracle_seconds / _ORACLE_SECONDS
-            self.outputs_per_oracle = max(_OUTPUTS_PER_ORACLE, math.ceil(per_oracle))
-            control = pair_count(best, seconds, min(most, _MAX_CONTROL_PAIRS))
-            try:
-                while len(self.takes) < _MAX_TAKES:
-                    if self._placement.choose(processors):
-                        timer.forget_paces()
-                    self._take(pairs, needed, control)
-                    if take_is_valid(self._weighed[self.strongest], self.control.ratio):
-                        break
-                self._in_a_row = self._call_in_a_row()
-            finally:
-                self._placement.release(processors)
+            self.forms_ms = settle_form(self.forms, runner, limit, self._warm_call)
+            self.host_ms = measure_host_ms(runner, limit)
+            timer.hold_ms = choose_hold_ms(self.forms, self.host_ms)
+            self._take_valid({name: self._rough_ms(name) for name in names}, profile)
             self._looks, self._void_calls = timer.looks, dict(timer.void_calls)
             timer.require_idle(limit)
         if len(self.takes) > 1:
-            shares = ", ".join(f"{share:.0%}" for share in self.takes)
-            count, control_ratio = len(self.takes), self.control.ratio
-            self.notes.append(f"taken {count} times: both clocks agree for {shares} of the calls, control {control_ratio:.3f}")
+            self.notes.append(_describe_takes(self))
         self.after = clocks()
+
+    def _warm_call(self, *, judged: bool) -> float:
+        """Milliseconds of a call that counts for nothing; judged where oracles are quick in any case. Raises RunnerFault."""
+        sample, *results = self._call(self._inputs.next)
+        if judged or self._oracle_seconds < ORACLE_SECONDS / WARM_CALLS:
+            self._judge(sample, *results)
+        return sample.card
+
+    def _take_valid(self, rough: dict[str, float], profile: str) -> None:
+        """Takes until one is valid, then what is measured beside; `rough` has milliseconds of each baseline."""
+        most = self._choose_most_pairs(min(rough, key=lambda name: rough[name]), profile)
+        self._plan = PairPlan.make(rough, most, profile)
+        self.outputs_per_oracle = self._plan.outputs_per_oracle(self._oracle_seconds)
+        processors = os.sched_getaffinity(0)
+        try:
+            while len(self.takes) < _MAX_TAKES:
+                if self._placement.choose(processors):
+                    self.timer.forget_paces()
+                self._take()
+                if take_is_valid(self._weighed[self.strongest], self.control.ratio):
+                    break
+            self._in_a_row = self._call_in_a_row()
+        finally:
+            self._placement.release(processors)
 
     def compare_alone(self) -> None:
         """End the candidate's processes and time the baselines once more, without what slowed them down.
@@ -175,12 +163,12 @@ class TimingSession:
     def _rough_ms(self, name: str) -> float:
         return median(self._baseline_ms(name) for _ in range(WARM_CALLS))
 
-    def _take(self, pairs: dict[str, int], needed: int, control: int) -> None:
+    def _take(self) -> None:
         """In rounds, so that a noisy second of the machine falls on every baseline and not on one; then more with the strongest."""
-        plan = {name: split_rounds(count, _ROUNDS) for name, count in pairs.items()}
+        plan = {name: split_rounds(count, _ROUNDS) for name, count in self._plan.pairs.items()}
         if self.takes:
             self._discarded.append({"baseline": self.strongest, **_list_calls(*self._samples[self.strongest])})
-        self._samples = {name: ([], []) for name in pairs}
+        self._samples = {name: ([], []) for name in self._plan.pairs}
         empties = []
         for number in range(_ROUNDS):
             empties.append(self.timer.measure_empty(self.limit))
@@ -188,17 +176,17 @@ class TimingSession:
                 if number < len(parts):
                     self._take_pairs(name, parts[number])
         self._weigh(empties)
-        while (more := self._count_open(needed)) > 0:  # again where another one turns out stronger
+        while (more := self._count_open()) > 0:  # again where another one turns out stronger
             self._take_pairs(self.strongest, more)
             empties.append(self.timer.measure_empty(self.limit))
             self._weigh(empties)
         self.takes.append(self._weighed[self.strongest].share)
         best = self.strongest
-        self.control = abba(lambda: self._baseline_ms(best), lambda: self._baseline_ms(best), control)
+        self.control = abba(lambda: self._baseline_ms(best), lambda: self._baseline_ms(best), self._plan.control)
 
-    def _count_open(self, needed: int) -> int:
-        """Pairs with the strongest baseline that are still to be taken; few do for a candidate that is far slower by these pairs."""
-        return (min(needed, _FEW_PAIRS) if self.far_slower else needed) - len(self._samples[self.strongest][0])
+    def _count_open(self) -> int:
+        taken, counted = len(self._samples[self.strongest][0]), len(self.paired[self.strongest].candidate)
+        return self._plan.count_open(taken, counted, far_slower=self.far_slower)
 
     def _call_in_a_row(self) -> list[Sample]:
         """The candidate's calls without a baseline's in between, each judged."""
@@ -233,7 +221,8 @@ class TimingSession:
             for copy, slot in zip(self._outputs, self.runner.results, strict=True):
                 copy.copy_(slot)
 
-        sample = self.timer.time_call(self.runner, draw_and_keep, self.limit, delivered=copy_outputs)
+        mode = FORMS.index(self.forms.running)
+        sample = self.timer.time_call(self.runner, draw_and_keep, self.limit, mode, delivered=copy_outputs)
         self._calls += 1
         require_unchanged(self.timer.session, tensors)
         return sample, tensors, self._outputs
@@ -250,7 +239,8 @@ class TimingSession:
 
     def _call_again(self, tensors: list[torch.Tensor], command: Command) -> list[torch.Tensor]:
         """The results of one more call on these inputs. Raises RunnerFault."""
-        return fresh_call(self.timer.session, self.runner, tensors, 0, self.limit, command=command)
+        mode = FORMS.index(self.forms.running) if command is Command.CLOCKED else 0
+        return fresh_call(self.timer.session, self.runner, tensors, mode, self.limit, command=command)
 
     @property
     def clocks(self) -> tuple[float, float]:
@@ -269,14 +259,7 @@ class TimingSession:
 
     def raw(self) -> dict[str, Any]:
         """Every sample in milliseconds, in the order in which it was taken."""
-        samples = {name: _list_pairs(self.paired[name], *both) for name, both in self._samples.items()}
-        control = {"one_ms": self.control.candidate, "other_ms": self.control.baseline}
-        about = {
-            "empty_ms": self._empty._asdict(), "clocks_agree": self.takes, "baselines_alone_ms": self._alone,
-            "candidate_in_a_row_wall_ms": [sample.wall for sample in self._in_a_row],
-            "looks": self._looks, "void_calls": self._void_calls, "discarded_takes": self._discarded,
-        }  # fmt: skip
-        return {"samples": samples, "control": control, **about, "clocks_before": self.before, "clocks_after": self.after}
+        return _list_raw(self)
 
 
 class _Pairs:
@@ -332,6 +315,23 @@ class _Pairs:
         if not self._screen.is_usual(distances) or secrets.randbelow(self._session.outputs_per_oracle) == 0:
             self._session._judge(*self._candidate)
             self._screen.accept(distances)
+
+
+def _describe_takes(session: TimingSession) -> str:
+    shares = ", ".join(f"{share:.0%}" for share in session.takes)
+    return f"taken {len(session.takes)} times: both clocks agree for {shares} of the calls, control {session.control.ratio:.3f}"
+
+
+def _list_raw(session: TimingSession) -> dict[str, Any]:
+    samples = {name: _list_pairs(session.paired[name], *both) for name, both in session._samples.items()}
+    control = {"one_ms": session.control.candidate, "other_ms": session.control.baseline}
+    about = {
+        "form": session.forms.chosen, "forms_ms": session.forms_ms, "host_ms": session.host_ms,
+        "empty_ms": session._empty._asdict(), "clocks_agree": session.takes, "baselines_alone_ms": session._alone,
+        "candidate_in_a_row_wall_ms": [sample.wall for sample in session._in_a_row],
+        "looks": session._looks, "void_calls": session._void_calls, "discarded_takes": session._discarded,
+    }  # fmt: skip
+    return {"samples": samples, "control": control, **about, "clocks_before": session.before, "clocks_after": session.after}
 
 
 def _list_pairs(paired: Paired, candidate: list[Sample], baseline: list[Sample]) -> dict[str, Any]:

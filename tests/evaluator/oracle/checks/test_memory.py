@@ -254,7 +254,7 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
     made: list[str] = []
 
     class Session:
-        def __init__(self, timer: Any, runner: Any, profile: str, limit: float, names: tuple[str, ...]) -> None:
+        def __init__(self, timer: Any, runner: Any, profile: str, limit: float, names: tuple[str, ...], forms: Any) -> None:
             (name,) = names
             made.append(name)
             self.strongest, self.clocks, self.far_slower = name, (4.0, 4.0), False

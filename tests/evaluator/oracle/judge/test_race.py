@@ -14,8 +14,9 @@ from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.evaluator.timed_race import Fate
 
-MILLISECONDS = {"best": 0.1, "fast": 0.08, "faster": 0.07, "slow": 0.4, "wrong": 0.05, "dies": 0.05, "lies": 0.3}
+MILLISECONDS = {"best": 0.1, "fast": 0.08, "faster": 0.07, "slow": 0.4, "wrong": 0.05, "dies": 0.05, "lies": 0.3, "waits": 0.08}
 PLACED = []
+CAPTURED: list[str] = []
 RUNNING: set[str] = set()
 ALIVE: set[str] = set()
 
@@ -48,6 +49,11 @@ class Runner:
     def collect(self, limit):
         if self.name == "broken":
             raise RunnerFault(Status.COMPILE_ERROR, "line 3: it does not compile")
+
+    def capture(self, limit):
+        assert self.name in RUNNING
+        CAPTURED.append(self.name)
+        return "cudaErrorStreamCaptureUnsupported" if self.name == "waits" else ""
 
     def close(self):
         ALIVE.discard(self.name)
@@ -85,6 +91,7 @@ class Timer:
 
     def __init__(self):
         self.calls = Counter()
+        self.modes = {}
         self.candidate = None
 
     def set_candidate(self, runner):
@@ -96,7 +103,8 @@ class Timer:
     def measure_empty(self, limit):
         return Empty(0.02, 0.02)
 
-    def time_call(self, runner, draw, limit):
+    def time_call(self, runner, draw, limit, mode):
+        self.modes.setdefault(runner.name, set()).add(mode)
         assert RUNNING == {runner.name} and self.candidate is runner, "nobody else runs meanwhile"
         draw()
         self.calls[runner.name] += 1
@@ -117,12 +125,13 @@ def raced(monkeypatch):
     monkeypatch.setattr(race, "Inputs", lambda session: SimpleNamespace(next=list))
     monkeypatch.setattr(race, "has_room", lambda session: True)
 
-    def run(names, incumbent="best", keep=2, seconds=60.0, needed=132e9):
+    def run(names, incumbent="best", keep=2, seconds=60.0, needed=132e9, graphs=False):
         session = Session()
         session.plan = SimpleNamespace(together=True, room=140e9, needed=needed)
         timer, baselines = Timer(), SimpleNamespace(session=session, start=lambda: None)
         entrants = [KernelText(name, name) for name in names]
-        rows = race.run_card_race(baselines, timer, KernelText(incumbent, incumbent), entrants, keep=keep, limit=9.0, seconds=seconds)
+        known = KernelText(incumbent, incumbent)
+        rows = race.run_card_race(baselines, timer, known, entrants, keep=keep, limit=9.0, seconds=seconds, graphs=graphs)
         timer.awaited = session.awaited
         assert session.trimmed in ([], [3]), "what waits behind a race is what its verdicts need"
         PLACED.clear()
@@ -166,3 +175,14 @@ def test_all_entrants_import_at_once_where_the_card_and_the_processors_allow_it(
 def test_without_an_incumbent_that_runs_there_is_no_race(raced):
     with pytest.raises(InfrastructureError, match="best so far does not run"):
         raced(["fast"], incumbent="wrong")
+
+
+def test_an_incumbent_in_a_graph_meets_entrants_in_graphs(raced):
+    """One that cannot be captured runs as called, in a process that knows nothing of the attempt."""
+    CAPTURED.clear()
+    rows, timer = raced(["fast", "waits", "wrong"], graphs=True)
+    assert {name: row.fate for name, row in rows.items()} == {"fast": Fate.KEPT, "waits": Fate.KEPT, "wrong": Fate.FAILED}
+    assert CAPTURED == ["best", "fast", "waits"] and timer.modes == {"best": {1}, "fast": {1}, "waits": {0}}
+    with pytest.raises(InfrastructureError, match="cannot be here: cudaError"):
+        raced(["fast"], incumbent="waits", graphs=True)
+    assert raced(["fast"])[1].modes == {"best": {0}, "fast": {0}}

@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import AS_CALLED, CUDA_GRAPH, Command
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
@@ -50,6 +50,8 @@ class Process:
         self.session, self.inputs, self.factor, self.fault = session, setup.inputs, factor, fault
         self.results = [torch.empty(6, 8)]
         self.done: list[str] = []
+        self.stale, self.problem, self.form = False, "", AS_CALLED
+        self.captured = torch.empty(0)
         self.always = True
         """Whether every call errs by the factor, and not only the one that is profiled."""
 
@@ -67,6 +69,7 @@ class Process:
         self.done.append(command.name)
         if command is Command.DELIVER:
             (x,) = self.session.layout.views(self.inputs.tensor, self.session.layout.inputs)
+            x = self.captured if self.form == CUDA_GRAPH else x
             factor = self.factor if "FACTS" in self.done[-3:] or self.always else 1.0
             self.results[0].copy_(x * self.session.model.get_parameter("scale").detach() * factor)
 
@@ -74,8 +77,15 @@ class Process:
         self.results[0].fill_(float("nan"))
         self.done.append("poison")
 
-    def facts(self, timeout: float) -> dict[str, Any]:
+    def capture(self, timeout: float) -> str:
+        self.done.append("CAPTURE")
+        (x,) = self.session.layout.views(self.inputs.tensor, self.session.layout.inputs)
+        self.captured = x.clone() if self.stale else x
+        return self.problem
+
+    def facts(self, timeout: float, form: str = AS_CALLED) -> dict[str, Any]:
         self.done.append("FACTS")
+        self.form = form
         return REPORT
 
     def close(self) -> None:
@@ -126,6 +136,20 @@ def test_after_a_failed_process_the_runner_is_asked(session: LoadedTask, fault: 
     asked, _ = witness(session, fault=fault)
     asked.begin(KERNEL)
     assert asked.report(1.0) is None
+
+
+def test_a_replay_counts_with_the_same_kernels_and_right_results_on_other_inputs(session: LoadedTask) -> None:
+    """A replay counts if it launches what a call launches, and if nothing in it was chosen by the inputs that it was captured on."""
+    asked, process = witness(session)
+    asked.begin(KERNEL)
+    report = asked.report(1.0)
+    assert report is not None and asked.look_at_graph(report, 1.0) == ("", {"device": REPORT["device"], "busy_ms": 0.01})
+    assert process.done[-4:] == ["CAPTURE", "poison", "FACTS", "DELIVER"]
+    assert "scaled 1 times, a call 2 times" in asked.look_at_graph({"device": {"scaled": (2, 0.01)}}, 1.0)[0]
+    process.stale = True
+    assert "on other inputs gives a wrong result" in asked.look_at_graph(report, 1.0)[0]
+    process.problem = "cudaErrorStreamCaptureUnsupported"
+    assert "cannot be captured (cudaErrorStreamCaptureUnsupported)" in asked.look_at_graph(report, 1.0)[0]
 
 
 def test_a_small_card_has_no_room_for_a_second_process(session: LoadedTask) -> None:

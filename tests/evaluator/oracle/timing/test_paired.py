@@ -206,7 +206,11 @@ def test_the_words_for_a_measurement() -> None:
     assert compare([(0.995, 1.005)], 1.0) is Comparison.SAME
     assert compare([(0.90, 0.95)], 1.0) is Comparison.SLOWER
     assert compare([(0.9, 1.1)], 1.0) is Comparison.AMBIGUOUS
-    assert compare([(1.02, 1.05)], 1.0, control=1.03) is Comparison.AMBIGUOUS  # a card on which equal is not equal says nothing
+    assert compare([(1.02, 1.05)], 1.0, control=1.03) is Comparison.AMBIGUOUS  # equal kernels came out as far apart
+    assert compare([(0.995, 1.005)], 1.0, control=0.97) is Comparison.AMBIGUOUS
+    for control in (0.8, 1.25, 1.9):  # what is far more than the control is off is no noise
+        assert compare([(6.82, 10.91)], 0.1, control=control) is Comparison.FASTER
+        assert compare([(0.09, 0.15)], 0.1, control=control) is Comparison.SLOWER
     assert compare([], 1.0) is Comparison.AMBIGUOUS
 
 

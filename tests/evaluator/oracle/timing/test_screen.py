@@ -9,6 +9,7 @@ import torch
 
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.timing import session as timing
+from tritonsmith.evaluator.oracle.timing.form_choice import FormChoice
 from tritonsmith.evaluator.oracle.timing.paired import Sample, abba
 from tritonsmith.evaluator.oracle.timing.screen import Distance, Screen, measure_distances
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, _Pairs
@@ -97,7 +98,7 @@ class Timer:
         self.seen: list[float] = []
         self.session = cast(Any, None)
 
-    def time_call(self, runner: Any, draw: Any, limit: float, delivered: Any) -> Sample:
+    def time_call(self, runner: Any, draw: Any, limit: float, mode: int, delivered: Any) -> Sample:
         self.calls += 1
         for _ in range(2 if self.calls in self.void else 1):
             tensors = draw()
@@ -114,7 +115,7 @@ class Timer:
 def session(monkeypatch: pytest.MonkeyPatch, wrong: Iterable[int] = (), void: Iterable[int] = ()) -> tuple[TimingSession, Timer, list[int]]:
     """A session whose oracle refuses wrong calls; the numbers of those that it was asked about."""
     made, timer = object.__new__(TimingSession), Timer(wrong, void)
-    made.outputs_per_oracle = 6
+    made.outputs_per_oracle, made.forms = 6, FormChoice("none here")
     made.timer, made.runner, made.limit, made._calls = cast(Any, timer), cast(Any, timer), 1.0, 0
     made._screens, made._outputs = {"eager": Screen()}, [torch.empty(64)]
     made._inputs = cast(Any, type("Inputs", (), {"next": staticmethod(lambda: [torch.randn(64)])}))
