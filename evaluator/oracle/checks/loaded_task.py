@@ -122,8 +122,7 @@ class LoadedTask:
         before, versions = [tensor.clone() for tensor in tensors], [tensor._version for tensor in tensors]
         shown = run_watched(self.reference, self.model, arguments)
         self.updates = shown.updates  # names of the buffers whose values after a call are its last outputs
-        # lent: outputs that lie in arguments or in what the model holds; decides: whether rounding may decide some results
-        self.structure, self.lent, self.decides = shown.structure, shown.lent, shown.decides
+        self.structure, self.lent, self.decides = shown.structure, shown.lent, shown.decides  # see `WatchedForward`
         self.written = find_written(tensors, before, versions)  # numbers of inputs whose values after a call are results too
         self.input_names = name_inputs(self.model, self.is_tensor)
         self.task = task = in_found_class(task, shown.precision)
