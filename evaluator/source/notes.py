@@ -24,13 +24,15 @@ class Conditions:
     """Sides of branches that are the same for all programs and iterations."""
     after_arrival: bool = False
     """Whether one is about what an atomic gave back."""
+    elected: bool = False
+    """The same, also where it picks the first program that an atomic counts."""
 
     def under(self, test: Value, side: int) -> Conditions:
         """These and one more; `side` is 1, or -1 for the other side."""
         guard, fixed = frozenset({side * (abs(test.signature) + 1)}), not (test.pids or test.loops or test.reads or test.carried)
         guards = self.guards | guard if test.pids else self.guards
         arrived = self.after_arrival or test.atomic and not _is_first(test, side)
-        return Conditions(guards, self.sides | guard if fixed else self.sides, arrived)
+        return Conditions(guards, self.sides | guard if fixed else self.sides, arrived, self.elected or test.atomic)
 
 
 def _is_first(test: Value, side: int) -> bool:
