@@ -95,13 +95,27 @@ class TimeLoops:
             asked = list(find_conditions(site.loop))
             bounded = any(self.tensors.is_extent(side, site.frame) for side in asked)
             names = {part.id for side in asked for part in ast.walk(side) if isinstance(part, ast.Name)}
-            steps = [name for name in names & view.counters.keys() if _is_one(view.counters[name])]
-            return any(self._steps_along(view, name, bounded) for name in steps if not self._picks_weights(view, name))
+            moving = [name for name in names & view.counters.keys() if self._is_step(view.counters[name], site.frame)]
+            steps = [name for name in moving if not self._picks_weights(view, name)]
+            return self._shortens_input(view) or any(self._steps_along(view, name, bounded) for name in steps)
         heads = list(find_heads(site.loop))
         fixed = [head for head in heads if not self._yields_steps(head.over, site.frame) and not self._find_range(head.over, site.frame)]
         if any(self.tensors.rests_on_model(head.over, site.frame) for head in fixed):
             return False  # over layers or weights
-        return any(self._head_runs_over_time(view, head) for head in heads)
+        return any(self._head_runs_over_time(view, head) for head in heads) or self._shortens_input(view)
+
+    def _shortens_input(self, view: LoopView) -> bool:
+        """Whether iterations take one step each off an input, and not a few times only."""
+        for head in find_heads(view.loop):
+            found = self._find_range(head.over, view.frame)
+            if found is not None and found[0].args and 0 < _number(found[0].args[-1]) <= _FEW_LAUNCHES:
+                return False
+        names = [ast.Name(name, ast.Load()) for name in sorted(view.shortened)]
+        return any(self.tensors.is_input(name, view.frame) for name in names)
+
+    def _is_step(self, amount: ast.expr, frame: Frame) -> bool:
+        """Whether a position moves on by one step: by 1, or in a flat sequence by the width of a step."""
+        return _is_one(amount) or self.tensors.counts_elements(amount, frame) or self.tensors.is_whole_extent(amount, frame)
 
     def runs_over_layers(self, site: LoopSite) -> bool:
         """Whether every iteration has layers or weights of its own: for layer in self.layers, self.layers[i] for i in range(n)."""
@@ -118,7 +132,7 @@ class TimeLoops:
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "next" and part.args:
                 if self._gives_steps(part.args[0], view.frame):
                     return True
-            elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in ("pop", "popleft"):
+            elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and _is_taking(part):
                 if self._gives_steps(part.func.value, view.frame):
                     return True
         return False
@@ -132,7 +146,7 @@ class TimeLoops:
         if not over.args or self._picks_weights(view, name):
             return False
         if len(over.args) == 3 and not _is_one(over.args[2]):
-            return self.tensors.counts_elements(over.args[2], frame) and self._passes_to_launch(view, name)
+            return self._is_step(over.args[2], frame) and (self._passes_to_launch(view, name) or self._slices_input(view, name))
         last = over.args[min(1, len(over.args) - 1)]
         if self._slices_input(view, name):
             number = next((_number(value) for value, _ in self._host.values.find_definitions(last, frame)), 0)
@@ -183,7 +197,8 @@ class TimeLoops:
                 by_name = [word.value for word in over.keywords if word.arg != "dim"]
                 sizes = (over.args[1:] if ast.unparse(over.func.value) == "torch" else over.args) or by_name
                 if method == "split":
-                    return bool(sizes) and _is_all_ones(sizes[0]) and self.tensors.is_input(over, frame)
+                    choices = [value for value, _ in self._host.values.find_definitions(sizes[0], frame)] if sizes else []
+                    return any(_is_all_ones(size) for size in choices) and self.tensors.is_input(over, frame)
                 return bool(sizes) and not isinstance(sizes[0], ast.Constant) and self.tensors.is_extent(sizes[0], frame)
             if method in ("items", "values"):
                 return self._gives_steps(over.func.value, frame, depth - 1)
@@ -200,7 +215,7 @@ class TimeLoops:
         if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in WRAPPERS and over.args:
             return self._gives_steps(over.args[0], frame, depth - 1)
         if isinstance(over, ast.List | ast.Tuple):
-            return False
+            return any(isinstance(part, ast.Starred) and self._gives_steps(part.value, frame, depth - 1) for part in over.elts)
         return self.tensors.is_input(over, frame)
 
     def _picks_weights(self, view: LoopView, name: str) -> bool:
@@ -258,6 +273,12 @@ class TimeLoops:
         return False
 
 
+def _is_taking(call: ast.Call) -> bool:
+    """Whether a method's call takes an element off, and no entry of a table."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return name in ("pop", "popleft") or name in ("get", "get_nowait") and not call.args
+
+
 def _is_one(step: ast.expr) -> bool:
     return ast.unparse(step) in ("1", "-1")
 
@@ -272,6 +293,8 @@ def _is_all_ones(node: ast.expr) -> bool:
         return any(isinstance(side, ast.List | ast.Tuple) and _is_all_ones(side) for side in (node.left, node.right))
     if isinstance(node, ast.List | ast.Tuple):
         return all(_number(one) == 1 for one in node.elts)
+    if isinstance(node, ast.ListComp):
+        return _number(node.elt) == 1
     return _number(node) == 1
 
 
