@@ -83,7 +83,17 @@ def _is_told_apart(axis: str, address: Value, settled: frozenset[str]) -> bool:
     known = address.pids | settled
     if {f"{axis}/", f"{axis}%"} <= {part[: len(axis) + 1] for part in known} or axis in settled:
         return True
-    return axis in address.pids and not _is_folded(axis, address.form)
+    if axis in address.pids and not _is_folded(axis, address.form):
+        return True
+    return any(_takes_round(axis, symbol) for symbol in address.form.all_symbols())
+
+
+def _takes_round(axis: str, symbol: Symbol) -> bool:
+    """Whether programs change places as `(p + step) % count` says, where each has one of its own."""
+    if not symbol.key.startswith("Mod") or len(symbol.parts) != 2 or f"program:{axis}" not in symbol.parts[0].deps:
+        return False
+    beside = symbol.parts[0].split("program")[1]
+    return bool(beside.terms) and beside.constant is None
 
 
 def _is_folded(axis: str, form: Polynomial) -> bool:
