@@ -76,22 +76,20 @@ def find_recursion(function: Routine) -> ast.For | ast.While | None:
             continue
         given = dict(zip(names, part.args, strict=False)) | {word.arg or "": word.value for word in part.keywords}
         changed = {name: value for name, value in given.items() if name in names and ast.unparse(value) != name}
-        rest = function.args.vararg.arg if function.args.vararg is not None else ""
-        if rest and 0 < len(part.args) <= len(names) and ast.unparse(part.args[-1]) == f"*{rest}":
-            first = ast.Name(names[len(part.args) - 1], ast.Store())
-            return _close(ast.For(first, ast.Name(rest, ast.Load()), function.body, []), function)
+        rest = f"*{function.args.vararg.arg}" if function.args.vararg is not None else ""
         for name, value in changed.items():
-            handed = [ast.Assign([ast.Name(other, ast.Store())], left) for other, left in changed.items() if other != name]
+            handed: list[ast.stmt] = [ast.Assign([ast.Name(other, ast.Store())], left) for other, left in changed.items() if other != name]
             whole = read_shortened(value)
-            if whole is not None and ast.unparse(whole) == name or isinstance(value, ast.Name) and rests.get(value.id) == name:
-                over = ast.For(ast.Name(f"{name}[0]", ast.Store()), ast.Name(name, ast.Load()), [*function.body, *handed], [])
-                return _close(over, function)
-            if isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
+            shortened = whole is not None and ast.unparse(whole) == name or isinstance(value, ast.Name) and rests.get(value.id) == name
+            loop: ast.For | ast.While | None = None
+            if shortened:
+                loop = ast.For(ast.Name(f"{name}[0]", ast.Store()), ast.Name(name, ast.Load()), [*function.body, *handed], [])
+            elif rest and ast.unparse(value) == rest:  # the first of the others takes this parameter's place
+                loop = ast.For(ast.Name(name, ast.Store()), ast.Name(rest[1:], ast.Load()), [*function.body, *handed], [])
+            elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
                 if ast.unparse(value.left) == name and isinstance(value.right, ast.Constant):
                     step = ast.AugAssign(ast.Name(name, ast.Store()), value.op, value.right)
-                    return _close(ast.While(ast.Constant(True), [*function.body, *handed, step], []), function)
+                    loop = ast.While(ast.Constant(True), [*function.body, *handed, step], [])
+            if loop is not None:
+                return ast.fix_missing_locations(ast.copy_location(loop, function))
     return None
-
-
-def _close(loop: ast.For | ast.While, function: Routine) -> ast.For | ast.While:
-    return ast.fix_missing_locations(ast.copy_location(loop, function))
