@@ -137,6 +137,8 @@ class StepSources:
             parts = [(over.func.value, frame)]
         elif isinstance(over, ast.Subscript):
             parts = [(over.value, frame)]
+        elif isinstance(over, ast.ListComp | ast.GeneratorExp) and _is_place(over.elt) and len(over.generators) == 1:
+            parts = [(over.generators[0].iter, frame)]
         elif isinstance(over, ast.IfExp):
             parts = [(over.body, frame), (over.orelse, frame)]
         elif isinstance(over, ast.Name):
@@ -171,12 +173,30 @@ class StepSources:
         if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in WRAPPERS and over.args:
             return self.gives_steps(over.args[0], frame, depth - 1)
         if isinstance(over, ast.List | ast.Tuple):
-            return any(isinstance(part, ast.Starred) and self.gives_steps(part.value, frame, depth - 1) for part in over.elts)
+            return any(self._holds_steps(part, frame, depth - 1) for part in over.elts)
         return self._tensors.is_input(over, frame)
+
+    def _holds_steps(self, element: ast.expr, frame: Frame, depth: int) -> bool:
+        """Whether an element of a list stands for steps: `*x.unbind(0)`, or what a loop over steps puts into the list."""
+        if isinstance(element, ast.Starred):
+            return self.gives_steps(element.value, frame, depth)
+        names = [part.id for part in ast.walk(element) if isinstance(part, ast.Name) and isinstance(part.ctx, ast.Load)]
+        values = [value for name in names for value in self._values.find_values(name, frame)]
+        items = [(value, where) for value, where, part in values if part == "item" and isinstance(value, ast.expr)]
+        ranges = [found for value, where in items if (found := self.find_range(value, where)) is not None]
+        counted = any(found.args and self._tensors.is_extent(found.args[-1], where) for found, where in ranges)
+        steps = any(self.gives_steps(value, where, depth) for value, where in items if self.find_range(value, where) is None)
+        return (counted or steps) and self._tensors.is_input(element, frame)
 
     def is_step(self, amount: ast.expr, frame: Frame) -> bool:
         """Whether a position moves on by one step: by 1, or in a flat sequence by the width of a step."""
         return is_one(amount) or self._tensors.counts_elements(amount, frame) or self._tensors.is_whole_extent(amount, frame)
+
+
+def _is_place(element: ast.expr) -> bool:
+    """Whether an element of a comprehension is a number or a slice made of numbers."""
+    plain = (ast.Name, ast.Constant, ast.BinOp, ast.UnaryOp, ast.operator, ast.unaryop, ast.expr_context, ast.Tuple)
+    return all(isinstance(part, plain) or isinstance(part, ast.Call) and ast.unparse(part.func) == "slice" for part in ast.walk(element))
 
 
 def is_one(step: ast.expr) -> bool:

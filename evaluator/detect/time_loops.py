@@ -94,8 +94,8 @@ class TimeLoops:
             asked = list(find_conditions(site.loop))
             bounded = any(self.tensors.is_extent(side, site.frame) for side in asked)
             names = {part.id for side in asked for part in ast.walk(side) if isinstance(part, ast.Name)}
-            moving = [name for name in names & view.counters.keys() if self._sources.is_step(view.counters[name], site.frame)]
-            steps = [name for name in moving if not self._picks_weights(view, name)]
+            counted = [name for name in names & view.counters.keys() if self._sources.is_step(view.counters[name], site.frame)]
+            steps = [name for name in counted if not self._picks_weights(view, name)]
             return self._shortens_input(view) or any(self._steps_along(view, name, bounded) for name in steps)
         heads = list(find_heads(site.loop))
         moving = [head for head in heads if self._yields_steps(head.over, site.frame) or self._sources.find_range(head.over, site.frame)]

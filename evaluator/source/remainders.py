@@ -82,14 +82,23 @@ def find_recursion(function: Routine) -> ast.For | ast.While | None:
             whole = read_shortened(value)
             shortened = whole is not None and ast.unparse(whole) == name or isinstance(value, ast.Name) and rests.get(value.id) == name
             loop: ast.For | ast.While | None = None
+            before: list[ast.stmt] = [ast.Expr(ast.Name(result, ast.Load())) for result in _find_results(function, part)]
             if shortened:
-                loop = ast.For(ast.Name(f"{name}[0]", ast.Store()), ast.Name(name, ast.Load()), [*function.body, *handed], [])
+                body = [*before, *function.body, *handed]
+                loop = ast.For(ast.Name(f"{name}[0]", ast.Store()), ast.Name(name, ast.Load()), body, [])
             elif rest and ast.unparse(value) == rest:  # the first of the others takes this parameter's place
                 loop = ast.For(ast.Name(name, ast.Store()), ast.Name(rest[1:], ast.Load()), [*function.body, *handed], [])
             elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
                 if ast.unparse(value.left) == name and isinstance(value.right, ast.Constant):
                     step = ast.AugAssign(ast.Name(name, ast.Store()), value.op, value.right)
-                    loop = ast.While(ast.Constant(True), [*function.body, *handed, step], [])
+                    loop = ast.While(ast.Constant(True), [*before, *function.body, *handed, step], [])
             if loop is not None:
                 return ast.fix_missing_locations(ast.copy_location(loop, function))
     return None
+
+
+def _find_results(function: ast.FunctionDef | ast.AsyncFunctionDef, call: ast.Call) -> list[str]:
+    """Names for what a call gives back, which is the state of the step before where a function calls itself first."""
+    given = [part for part in ast.walk(function) if isinstance(part, ast.Assign) and part.value is call]
+    names = [name for part in given for target in part.targets for name in ast.walk(target)]
+    return [name.id for name in names if isinstance(name, ast.Name)]
