@@ -13,7 +13,7 @@ from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.source.host_calls import Call, HostCalls, LoopSite
 from tritonsmith.evaluator.source.host_things import Frame
 from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
-from tritonsmith.evaluator.source.remainders import find_shortened
+from tritonsmith.evaluator.source.remainders import RESULT, find_shortened, find_windows
 from tritonsmith.evaluator.source.values import AccessSite, KernelWalk
 
 SLICES = ("select", "narrow", "index_select", "__getitem__")
@@ -73,6 +73,7 @@ class LoopView:
         self.variables = {part.id for head in heads for part in ast.walk(head.target) if isinstance(part, ast.Name)} | self.counters.keys()
         self.inside = dict(_find_assigned(self.loop))
         self.shortened = {name for name, whole in find_shortened(self.loop) if ast.unparse(whole) == name}
+        self.windows = set(find_windows(self.loop))
         self._callers = _find_callers(self.frame)
 
     def derive(self, *names: str, by_steps: bool = False) -> set[str]:
@@ -89,7 +90,9 @@ class LoopView:
     def depends(self, node: ast.AST, frame: Frame, names: set[str], depth: int = _DEPTH) -> bool:
         """Whether an expression, also in a function that the loop enters, rests on names of the loop."""
         if frame is self.frame:
-            return uses_name(node, *names)
+            called = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
+            again = (f"{RESULT}{getattr(function, 'id', getattr(function, 'attr', ''))}" for function in called)
+            return uses_name(node, *names) or any(name in names for name in again)
         for part in ast.walk(node):
             if isinstance(part, ast.Name) and depth > 0 and part.id != "self":
                 values = self._values.find_nodes(part.id, frame)

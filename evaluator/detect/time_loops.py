@@ -110,7 +110,7 @@ class TimeLoops:
             found = self._sources.find_range(head.over, view.frame)
             if found is not None and found[0].args and 0 < read_number(found[0].args[-1]) <= _FEW_LAUNCHES:
                 return False
-        names = [ast.Name(name, ast.Load()) for name in sorted(view.shortened)]
+        names = [ast.Name(name, ast.Load()) for name in sorted(view.shortened | view.windows)]
         return any(self.tensors.is_input(name, view.frame) for name in names)
 
     def runs_over_layers(self, site: LoopSite) -> bool:
@@ -127,7 +127,10 @@ class TimeLoops:
         """Whether iterations take the next step each from an iterator or a queue: next(steps), steps.popleft()."""
         for part in ast.walk(view.loop):
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "next" and part.args:
-                if self._sources.gives_steps(part.args[0], view.frame):
+                found = self._sources.find_range(part.args[0], view.frame)
+                if found is not None and found[0].args and self.tensors.is_extent(found[0].args[-1], found[1]):
+                    return True
+                if found is None and self._sources.gives_steps(part.args[0], view.frame):
                     return True
             elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and _is_taking(part):
                 if self._sources.gives_steps(part.func.value, view.frame):

@@ -8,6 +8,10 @@ from collections.abc import Iterator
 from tritonsmith.evaluator.source.host_things import Routine
 
 _ONE = ("1", "-1")
+_JOINING = ("cat", "concat", "concatenate", "hstack", "vstack")
+"""Functions that put parts of a sequence together."""
+RESULT = "result of "
+"""How the name begins that stands for what a function gives back to itself, in the loop that it amounts to."""
 
 
 def read_shortened(node: ast.expr) -> ast.expr | None:
@@ -38,6 +42,15 @@ def find_shortened(body: ast.AST) -> Iterator[tuple[str, ast.expr]]:
             value = part.value if isinstance(part, ast.Assign | ast.NamedExpr) else None
             if value is not None:
                 yield from _pair_shortened(target, value)
+
+
+def find_windows(body: ast.AST) -> Iterator[str]:
+    """Names of sequences that lose a step at one end and get another one at the other: `x = torch.cat([x[1:], new])`."""
+    for part in ast.walk(body):
+        if isinstance(part, ast.Assign) and isinstance(part.value, ast.Call) and getattr(part.value.func, "attr", "") in _JOINING:
+            pieces = [piece for argument in part.value.args[:1] for piece in getattr(argument, "elts", ())]
+            wholes = {ast.unparse(whole) for piece in pieces if (whole := read_shortened(piece)) is not None}
+            yield from (target.id for target in part.targets if isinstance(target, ast.Name) and target.id in wholes)
 
 
 def _pair_shortened(target: ast.expr, value: ast.expr) -> Iterator[tuple[str, ast.expr]]:
@@ -82,7 +95,9 @@ def find_recursion(function: Routine) -> ast.For | ast.While | None:
             whole = read_shortened(value)
             shortened = whole is not None and ast.unparse(whole) == name or isinstance(value, ast.Name) and rests.get(value.id) == name
             loop: ast.For | ast.While | None = None
-            before: list[ast.stmt] = [ast.Expr(ast.Name(result, ast.Load())) for result in _find_results(function, part)]
+            results = [*_find_results(function, part), f"{RESULT}{function.name}"]
+            before: list[ast.stmt] = [ast.Expr(ast.Name(result, ast.Load())) for result in results]
+            handed.append(ast.Assign([ast.Name(results[-1], ast.Store())], ast.Constant(None)))
             if shortened:
                 body = [*before, *function.body, *handed]
                 loop = ast.For(ast.Name(f"{name}[0]", ast.Store()), ast.Name(name, ast.Load()), body, [])
