@@ -72,6 +72,11 @@ class WalkNotes:
         if not self.silent:
             self._facts.accesses.append(site)
 
+    def note_condition(self, test: Value, side: int) -> None:
+        """A condition, by the numbers that stand in guards where it holds and where it does not."""
+        number = side * (abs(test.signature) + 1)
+        self._facts.conditions |= {number: (test, True), -number: (test, False)}
+
     def note_operation(self, name: str, signature: int, first: Value, second: Value, line: int) -> None:
         """A sum, difference or product of two values."""
         if name in ("Add", "Sub", "Mult"):
