@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import operator
+
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
 from tritonsmith.evaluator.detect.waits import find_places, is_for_one
 from tritonsmith.evaluator.source.forms import Polynomial, Symbol
@@ -10,6 +12,10 @@ from tritonsmith.evaluator.source.values import AccessSite, KernelWalk, Use, Val
 Extents = tuple[int | None, int | None, int | None]
 _FOLDS = ("min", "max", "BitAnd", "RShift", "Mod", "FloorDiv", "Compare")
 """Operations that give several programs one number, by the names that polynomials have for them."""
+_ORDERS = (("LtE", operator.le), ("GtE", operator.ge), ("Lt", operator.lt), ("Gt", operator.gt))
+"""Comparisons of order, by the names that polynomials have for them."""
+_FIRST_PROGRAMS = range(4)
+"""Numbers of programs that any larger grid has."""
 _SETTLING = ("max", "min", "BitOr", "BitAnd")
 """Operations that change nothing when they are done again."""
 
@@ -116,11 +122,15 @@ def _settle(test: Value, holds: bool) -> frozenset[str]:
     symbol = symbols[0]
     if symbol.key.startswith(("CompareEq", "CompareNotEq")):
         return test.pids if symbol.key.startswith("CompareEq") == holds else frozenset()
-    rest = (symbol.parts[0] - symbol.parts[1]).split("program")[1]
-    numbers = [abs(number) for part, number in rest.terms if not part]
-    apart = len(rest.terms) > len(numbers)
-    many = apart and not numbers or not apart and bool(numbers) and numbers[0] > 1
-    return frozenset() if many else test.pids
+    compare = next((function for name, function in _ORDERS if symbol.key.startswith(f"Compare{name}")), None)
+    moving, rest = (symbol.parts[0] - symbol.parts[1]).split("program")
+    if compare is None:
+        return test.pids
+    if rest.constant is None:
+        return test.pids if any(not part for part, _ in rest.terms) else frozenset()  # `p >= n - 1` may hold for the last one alone
+    steps = {sum(number for _, number in moving.terms)} if all(len(part) == 1 for part, _ in moving.terms) else set()
+    passed = [p for p in _FIRST_PROGRAMS for step in steps if compare(step * p + rest.constant, 0) == holds]
+    return frozenset() if len(passed) > 1 else test.pids
 
 
 def _is_owned(symbol: Symbol) -> bool:

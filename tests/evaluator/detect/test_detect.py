@@ -42,6 +42,20 @@ def test_a_lost_update_names_both_lines() -> None:
     assert "unsynchronised_sharing" not in detect(source.replace("old * 2 + 1", "old")).names
 
 
+@pytest.mark.parametrize(
+    ("guard", "several"),
+    [
+        ("pid > 0", True), ("0 < pid", True), ("pid < 4", True), ("pid * BLOCK < n", True), ("pid != 3", True), ("pid % 2 == 0", True),
+        ("pid < 1", False), ("pid <= 0", False), ("pid == 3", False), ("pid >= n - 1", False), ("not pid", False),
+    ],
+)  # fmt: skip
+def test_a_condition_may_leave_one_program(guard: str, several: bool) -> None:
+    kernel = COUNTING.replace("    old =", f"    pid = tl.program_id(0)\\n    if {guard}:\\n      old =")
+    kernel = kernel.replace("    tl.store(calls", "      tl.store(calls")
+    found = detect(make_module(kernel, "count[(8,)](x, out, self.weight, 2048, 256)"))
+    assert ("unsynchronised_sharing" in found.names) == several
+
+
 def test_direct_convolution() -> None:
     source = make_module(CONVOLUTION, "conv[(8,)](x, self.weight, out, 64, 224, 3, 3, 32)")
     found = detect(source)
