@@ -50,7 +50,7 @@ def test_a_lost_update_names_both_lines() -> None:
     ],
 )  # fmt: skip
 def test_a_condition_may_leave_one_program(guard: str, several: bool) -> None:
-    kernel = COUNTING.replace("    old =", f"    pid = tl.program_id(0)\\n    if {guard}:\\n      old =")
+    kernel = COUNTING.replace("    old =", f"    pid = tl.program_id(0)\n    if {guard}:\n      old =")
     kernel = kernel.replace("    tl.store(calls", "      tl.store(calls")
     found = detect(make_module(kernel, "count[(8,)](x, out, self.weight, 2048, 256)"))
     assert ("unsynchronised_sharing" in found.names) == several
