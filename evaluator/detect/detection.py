@@ -13,6 +13,7 @@ from tritonsmith.evaluator.detect.convolutions import find_direct_convolution
 from tritonsmith.evaluator.detect.grids import find_one_axis_grid, read_constants, read_grid_extents, read_multiples
 from tritonsmith.evaluator.detect.library import find_library_work
 from tritonsmith.evaluator.detect.loops import find_loop_traits
+from tritonsmith.evaluator.detect.lost_updates import find_lost_update
 from tritonsmith.evaluator.detect.observed import compare_sharing, find_observed_waits, note_iterations
 from tritonsmith.evaluator.detect.products import find_serial_product
 from tritonsmith.evaluator.detect.records import Detection, KernelCode, Trait, TraitHit
@@ -96,9 +97,7 @@ def _detect(
 def _find_kernel_traits(
     values: HostValues, walk: KernelWalk, viewed: KernelWalk, known: KernelFacts | None, launches: list[Call], hardware: Hardware | None
 ) -> list[TraitHit | None]:
-    extents = known.grid if known is not None else (None, None, None)
-    if known is None and launches and all(read_grid_extents(values, call) in ((1,), (1, 1), (1, 1, 1)) for call in launches):
-        extents = (1, 1, 1)
+    extents = known.grid if known is not None else _read_single_axes(values, launches)
     serial, serial_loops = find_serial_product(walk)
     convolution, tap_loops = find_direct_convolution(walk)
     if known is not None:
@@ -113,9 +112,20 @@ def _find_kernel_traits(
     shared = find_unsynchronised_sharing(walk, extents)
     if shared is None and viewed is not walk and keeps_to_runs(viewed):
         shared = find_unsynchronised_sharing(viewed, extents)
+    shared = shared or find_lost_update(walk, extents)
     if shared is not None and known is not None:
         shared = compare_sharing(shared, walk, known)
     return [persistent, row, grid, shared, serial, convolution, transform]
+
+
+def _read_single_axes(values: HostValues, launches: list[Call]) -> tuple[int | None, int | None, int | None]:
+    """1 for axes along which every launch has one program, by the text; None for others."""
+    grids = [read_grid_extents(values, call) for call in launches]
+    if not grids or any(grid is None for grid in grids):
+        return None, None, None
+    whole = [(*(grid or ()), 1, 1, 1)[:3] for grid in grids]
+    first, second, third = (1 if all(grid[axis] == 1 for grid in whole) else None for axis in range(3))
+    return first, second, third
 
 
 def _facts_of(name: str, facts: LaunchFacts | None) -> KernelFacts | None:

@@ -13,6 +13,7 @@ from tritonsmith.evaluator.detect.tensors import Tensors
 from tritonsmith.evaluator.source.host_calls import Call, HostCalls, LoopSite
 from tritonsmith.evaluator.source.host_things import Frame
 from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
+from tritonsmith.evaluator.source.remainders import RESULT, find_shortened, find_windows
 from tritonsmith.evaluator.source.values import AccessSite, KernelWalk
 
 SLICES = ("select", "narrow", "index_select", "__getitem__")
@@ -71,6 +72,8 @@ class LoopView:
         self.counters = {name: step for name, step in steps.items() if self._tensors.is_figure(step, site.frame)}
         self.variables = {part.id for head in heads for part in ast.walk(head.target) if isinstance(part, ast.Name)} | self.counters.keys()
         self.inside = dict(_find_assigned(self.loop))
+        self.shortened = {name for name, whole in find_shortened(self.loop) if ast.unparse(whole) == name}
+        self.windows = set(find_windows(self.loop))
         self._callers = _find_callers(self.frame)
 
     def derive(self, *names: str, by_steps: bool = False) -> set[str]:
@@ -87,7 +90,9 @@ class LoopView:
     def depends(self, node: ast.AST, frame: Frame, names: set[str], depth: int = _DEPTH) -> bool:
         """Whether an expression, also in a function that the loop enters, rests on names of the loop."""
         if frame is self.frame:
-            return uses_name(node, *names)
+            called = [part.func for part in ast.walk(node) if isinstance(part, ast.Call)]
+            again = (f"{RESULT}{getattr(function, 'id', getattr(function, 'attr', ''))}" for function in called)
+            return uses_name(node, *names) or any(name in names for name in again)
         for part in ast.walk(node):
             if isinstance(part, ast.Name) and depth > 0 and part.id != "self":
                 values = self._values.find_nodes(part.id, frame)
@@ -97,7 +102,7 @@ class LoopView:
 
     def is_independent(self, index: KernelSource, walks: Mapping[str, KernelWalk], call: Call) -> bool:
         """Whether every iteration is proven to work on data of its own: it reads nothing that another one writes."""
-        carried = self.find_carried() - self.counters.keys()
+        carried = self.find_carried() - self.counters.keys() - self.shortened
         kept = self._find_kept()
         if call.kernel is None:
             return not carried and not isinstance(self.loop, ast.While) and not kept.is_read_by(call.node, call.frame)
@@ -306,8 +311,10 @@ def find_counters(loop: HostLoop) -> dict[str, ast.expr]:
     for part in ast.walk(loop) if isinstance(loop, ast.For | ast.While) else ():
         if isinstance(part, ast.AugAssign) and isinstance(part.target, ast.Name) and isinstance(part.op, ast.Add | ast.Sub):
             found[part.target.id] = part.value
-        elif isinstance(part, ast.Assign) and isinstance(part.value, ast.BinOp) and isinstance(part.value.op, ast.Add | ast.Sub):
-            name = ast.unparse(part.targets[0])  # t = t + 1
+        elif isinstance(part, ast.Assign | ast.NamedExpr) and isinstance(part.value, ast.BinOp):
+            if not isinstance(part.value.op, ast.Add | ast.Sub):
+                continue
+            name = ast.unparse(part.targets[0] if isinstance(part, ast.Assign) else part.target)  # t = t + 1
             sides = {ast.unparse(part.value.left): part.value.right, ast.unparse(part.value.right): part.value.left}
             if name in sides:
                 found[name] = sides[name]

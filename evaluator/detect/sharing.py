@@ -100,7 +100,9 @@ def _explain_crossing(walk: KernelWalk, store: AccessSite, load: AccessSite, ext
 
 
 def _find_axes_beside(walk: KernelWalk, store: AccessSite, extents: Extents) -> set[str]:
-    """Axes of the grid whose programs meet at one place: the address does not rest on the whole of their number."""
+    """Axes of the grid whose programs meet at one place: the address rests neither on the whole of their number nor on an atomic."""
+    if store.address.atomic:
+        return set()
     known = store.address.pids
     whole = {axis for axis in walk.program_axes if axis in known or {part[: len(axis) + 1] for part in known} >= {f"{axis}/", f"{axis}%"}}
     return {axis for axis in walk.program_axes - whole if axis.isdigit() and _covers_programs(axis, extents)}
@@ -182,7 +184,7 @@ def _counts_at_loaded_places(walk: KernelWalk, store: AccessSite) -> bool:
 
 def _differs(walk: KernelWalk, store: AccessSite) -> bool:
     """Whether programs store different values at one place, outside of a lock and not one program alone."""
-    return bool(store.value.pids) and not store.guards and not is_locked(walk, store)
+    return bool(store.value.pids) and not store.guards and not store.address.atomic and not is_locked(walk, store)
 
 
 def _covers_programs(part: str, extents: Extents) -> bool:

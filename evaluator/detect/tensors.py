@@ -47,7 +47,8 @@ class Tensors:
             inner = [node.func.value] if isinstance(node.func, ast.Attribute) and node.func.attr not in _FIGURES else []
             written = bool(node.args) and isinstance(node.args[0], ast.Constant) and isinstance(node.args[0].value, str)
             given = node.args[1:] if written else node.args[:1]  # behind an equation any operand may be the input
-            return any(self.is_input(part, frame, less) for part in [*inner, *given])
+            named = [word.value for word in node.keywords if word.arg in ("input", "tensor", "tensors")]
+            return any(self.is_input(part, frame, less) for part in [*inner, *given, *named])
         if isinstance(node, ast.Subscript | ast.Starred | ast.NamedExpr):
             return self.is_input(node.value, frame, less)
         parts: list[ast.expr] = []
@@ -137,6 +138,16 @@ class Tensors:
                 if any(self.is_extent(value, where, depth - 2) for value, where in found):
                     return True
         return False
+
+    def is_whole_extent(self, node: ast.AST, frame: Frame, depth: int = 4) -> bool:
+        """Whether a number is nothing but one extent of an input: x.shape[i], x.size(i), or a name for one, also of `B, T = x.shape`."""
+        if isinstance(node, ast.Name) and depth > 0:
+            values = self._values.find_nodes(node.id, frame)
+            return bool(values) and all(value is not node and self.is_whole_extent(value, where, depth - 1) for value, where in values)
+        if isinstance(node, ast.Call):
+            return getattr(node.func, "attr", "") == "size" and self.is_whole_extent(node.func, frame, 0)
+        part = node.value if isinstance(node, ast.Subscript) else node
+        return isinstance(part, ast.Attribute) and part.attr in ("shape", "size") and self.is_input(part.value, frame)
 
     def counts_elements(self, node: ast.AST, frame: Frame, depth: int = 4) -> bool:
         """Whether a number says how far parts of an activation lie apart: x[0].numel(), x.stride(0), or a name for one."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator, Mapping
 
-from tritonsmith.evaluator.detect.host_heads import WRAPPERS, Head, describe_loop, find_conditions, find_heads
+from tritonsmith.evaluator.detect.host_heads import Head, StepSources, describe_loop, find_conditions, find_heads, is_one, read_number
 from tritonsmith.evaluator.detect.host_loops import SLICES, LoopView, moves_by_tiles, uses_name
 from tritonsmith.evaluator.detect.library import find_library_call, is_pointwise_call
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
@@ -16,8 +16,6 @@ from tritonsmith.evaluator.source.host_things import Frame, ThingKind
 from tritonsmith.evaluator.source.kernel_file import KernelSource
 from tritonsmith.evaluator.source.values import KernelWalk
 
-_KEEPS_NUMBERS = ("tolist", "cpu", "numpy", "flip", "clone", "int", "long", "to")
-"""Methods of a tensor of numbers that give the same numbers."""
 _FEW_LAUNCHES = 8
 """So many launches of one kernel per forward are no time loop."""
 
@@ -77,6 +75,7 @@ class TimeLoops:
     def __init__(self, host: HostCalls) -> None:
         self._host = host
         self.tensors = Tensors(host.values)
+        self._sources = StepSources(host.values, self.tensors)
         self._views: dict[tuple[int, int], LoopView] = {}
 
     def view(self, site: LoopSite) -> LoopView:
@@ -95,47 +94,70 @@ class TimeLoops:
             asked = list(find_conditions(site.loop))
             bounded = any(self.tensors.is_extent(side, site.frame) for side in asked)
             names = {part.id for side in asked for part in ast.walk(side) if isinstance(part, ast.Name)}
-            steps = [name for name in names & view.counters.keys() if _is_one(view.counters[name])]
-            return any(self._steps_along(view, name, bounded) for name in steps if not self._picks_weights(view, name))
+            counted = [name for name in names & view.counters.keys() if self._sources.is_step(view.counters[name], site.frame)]
+            steps = [name for name in counted if not self._picks_weights(view, name)]
+            return self._shortens_input(view) or any(self._steps_along(view, name, bounded) for name in steps)
         heads = list(find_heads(site.loop))
-        fixed = [head for head in heads if not self._yields_steps(head.over, site.frame) and not self._find_range(head.over, site.frame)]
+        moving = [head for head in heads if self._yields_steps(head.over, site.frame) or self._sources.find_range(head.over, site.frame)]
+        fixed = [head for head in heads if head not in moving]
         if any(self.tensors.rests_on_model(head.over, site.frame) for head in fixed):
             return False  # over layers or weights
-        return any(self._head_runs_over_time(view, head) for head in heads)
+        return any(self._head_runs_over_time(view, head) for head in heads) or self._shortens_input(view)
+
+    def _shortens_input(self, view: LoopView) -> bool:
+        """Whether iterations take one step each off an input, and not a few times only."""
+        for head in find_heads(view.loop):
+            found = self._sources.find_range(head.over, view.frame)
+            if found is not None and found[0].args and 0 < read_number(found[0].args[-1]) <= _FEW_LAUNCHES:
+                return False
+        names = [ast.Name(name, ast.Load()) for name in sorted(view.shortened | view.windows)]
+        return any(self.tensors.is_input(name, view.frame) for name in names)
 
     def runs_over_layers(self, site: LoopSite) -> bool:
         """Whether every iteration has layers or weights of its own: for layer in self.layers, self.layers[i] for i in range(n)."""
         heads = [] if isinstance(site.loop, ast.While) else list(find_heads(site.loop))
-        if any(self._gives_steps(head.over, site.frame) or self._yields_steps(head.over, site.frame) for head in heads):
+        if any(self._sources.gives_steps(head.over, site.frame) or self._yields_steps(head.over, site.frame) for head in heads):
             return False
-        names = [head.target.id for head in heads if isinstance(head.target, ast.Name) and self._find_range(head.over, site.frame)]
-        rests = any(self.tensors.rests_on_model(head.over, site.frame) for head in heads if not self._find_range(head.over, site.frame))
+        names = [head.target.id for head in heads if isinstance(head.target, ast.Name) and self._sources.find_range(head.over, site.frame)]
+        others = [head.over for head in heads if not self._sources.find_range(head.over, site.frame)]
+        rests = any(self.tensors.rests_on_model(over, site.frame) for over in others)
         return rests or any(self._picks_weights(self.view(site), name) for name in names)
 
     def _takes_steps(self, view: LoopView) -> bool:
         """Whether iterations take the next step each from an iterator or a queue: next(steps), steps.popleft()."""
         for part in ast.walk(view.loop):
             if isinstance(part, ast.Call) and isinstance(part.func, ast.Name) and part.func.id == "next" and part.args:
-                if self._gives_steps(part.args[0], view.frame):
+                found = self._sources.find_range(part.args[0], view.frame)
+                if found is not None and found[0].args and self.tensors.is_extent(found[0].args[-1], found[1]):
                     return True
-            elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and part.func.attr in ("pop", "popleft"):
-                if self._gives_steps(part.func.value, view.frame):
+                if found is None and self._sources.gives_steps(part.args[0], view.frame):
                     return True
-        return False
+            elif isinstance(part, ast.Call) and isinstance(part.func, ast.Attribute) and _is_taking(part):
+                if self._sources.gives_steps(part.func.value, view.frame):
+                    return True
+        return self._is_sent_steps(view)
+
+    def _is_sent_steps(self, view: LoopView) -> bool:
+        """Whether iterations of a generator get their step from whoever runs over time: `x = yield h`, and `generator.send(x)` there."""
+        asked = (part.value for part in ast.walk(view.loop) if isinstance(part, ast.Assign | ast.AnnAssign | ast.NamedExpr))
+        if not any(isinstance(value, ast.Yield) for value in asked):
+            return False
+        sending = [call for call in self._host.calls if getattr(call.node.func, "attr", "") == "send"]
+        return any(self.runs_over_time(site) for call in sending for site in call.loops if site.loop is not view.loop)
 
     def _head_runs_over_time(self, view: LoopView, head: Head) -> bool:
-        found = self._find_range(head.over, view.frame)
+        found = self._sources.find_range(head.over, view.frame)
         name = head.target.id if isinstance(head.target, ast.Name) else ""
         if found is None:
-            return self._gives_steps(head.over, view.frame) or self._yields_steps(head.over, view.frame)
+            return self._sources.gives_steps(head.over, view.frame) or self._yields_steps(head.over, view.frame)
         over, frame = found
         if not over.args or self._picks_weights(view, name):
             return False
-        if len(over.args) == 3 and not _is_one(over.args[2]):
-            return self.tensors.counts_elements(over.args[2], frame) and self._passes_to_launch(view, name)
+        if len(over.args) == 3 and not is_one(over.args[2]):
+            return self._sources.is_step(over.args[2], frame) and (self._passes_to_launch(view, name) or self._slices_input(view, name))
         last = over.args[min(1, len(over.args) - 1)]
         if self._slices_input(view, name):
-            number = next((_number(value) for value, _ in self._host.values.find_definitions(last, frame)), 0)
+            number = next((read_number(value) for value, _ in self._host.values.find_definitions(last, frame)), 0)
             return not number or number > _FEW_LAUNCHES or len(over.args) == 3
         bound = last if ast.unparse(over.args[-1]) != "-1" else over.args[0]
         return self.tensors.is_extent(bound, frame) and self._passes_to_launch(view, name)
@@ -155,53 +177,6 @@ class TimeLoops:
                     if giving and isinstance(loop, ast.For | ast.While) and self.runs_over_time(LoopSite(loop, inside)):
                         return True
         return False
-
-    def _find_range(self, over: ast.expr, frame: Frame, depth: int = 6) -> tuple[ast.Call, Frame] | None:
-        """The range that an expression gives in some order: list(range(n)), a name for it, or a slice of it."""
-        if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in ("range", "arange", "trange"):
-            return over, frame
-        parts: list[tuple[ast.expr, Frame]] = []
-        if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in WRAPPERS:
-            parts = [(part, frame) for part in over.args[:1]]
-        elif isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute) and over.func.attr in _KEEPS_NUMBERS:
-            parts = [(over.func.value, frame)]
-        elif isinstance(over, ast.Subscript):
-            parts = [(over.value, frame)]
-        elif isinstance(over, ast.IfExp):
-            parts = [(over.body, frame), (over.orelse, frame)]
-        elif isinstance(over, ast.Name):
-            parts = [(value, where) for value, where in self._host.values.find_definitions(over, frame) if value is not over]
-        return next((found for part, where in parts if depth and (found := self._find_range(part, where, depth - 1)) is not None), None)
-
-    def _gives_steps(self, over: ast.expr, frame: Frame, depth: int = 6) -> bool:
-        """Whether iterating gives single steps of an input tensor: x, x.unbind(0), torch.unbind(x), x.split(1), x.transpose(0, 1)."""
-        if depth <= 0:
-            return False
-        if isinstance(over, ast.Call) and isinstance(over.func, ast.Attribute):
-            method = over.func.attr
-            if method in ("split", "chunk", "tensor_split"):
-                by_name = [word.value for word in over.keywords if word.arg != "dim"]
-                sizes = (over.args[1:] if ast.unparse(over.func.value) == "torch" else over.args) or by_name
-                if method == "split":
-                    return bool(sizes) and _is_all_ones(sizes[0]) and self.tensors.is_input(over, frame)
-                return bool(sizes) and not isinstance(sizes[0], ast.Constant) and self.tensors.is_extent(sizes[0], frame)
-            if method in ("items", "values"):
-                return self._gives_steps(over.func.value, frame, depth - 1)
-        if isinstance(over, ast.ListComp | ast.GeneratorExp | ast.DictComp):
-            heads = list(find_heads(over))
-            ranges = [found for head in heads if (found := self._find_range(head.over, frame))]
-            along = any(len(found.args) < 3 and found.args and self.tensors.is_extent(found.args[-1], where) for found, where in ranges)
-            along = along or any(self._gives_steps(head.over, frame, depth - 1) for head in heads)
-            return self.tensors.is_input(over.value if isinstance(over, ast.DictComp) else over.elt, frame) and along
-        if isinstance(over, ast.Name):
-            values = [(value, where) for value, where in self._host.values.find_definitions(over, frame) if value is not over]
-            if values:
-                return any(self._gives_steps(value, where, depth - 1) for value, where in values)
-        if isinstance(over, ast.Call) and ast.unparse(over.func).rpartition(".")[2] in WRAPPERS and over.args:
-            return self._gives_steps(over.args[0], frame, depth - 1)
-        if isinstance(over, ast.List | ast.Tuple):
-            return False
-        return self.tensors.is_input(over, frame)
 
     def _picks_weights(self, view: LoopView, name: str) -> bool:
         """Whether the loop's variable picks weights or layers: self.weights[i], getattr(self, f'w{i}'), w, b = net.layer(i)."""
@@ -258,21 +233,10 @@ class TimeLoops:
         return False
 
 
-def _is_one(step: ast.expr) -> bool:
-    return ast.unparse(step) in ("1", "-1")
-
-
-def _number(node: ast.expr) -> int:
-    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, int) else 0
-
-
-def _is_all_ones(node: ast.expr) -> bool:
-    """Whether pieces are one step long: 1, [1, 1, 1], [1] * n."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Mult):
-        return any(isinstance(side, ast.List | ast.Tuple) and _is_all_ones(side) for side in (node.left, node.right))
-    if isinstance(node, ast.List | ast.Tuple):
-        return all(_number(one) == 1 for one in node.elts)
-    return _number(node) == 1
+def _is_taking(call: ast.Call) -> bool:
+    """Whether a method's call takes an element off, and no entry of a table."""
+    name = call.func.attr if isinstance(call.func, ast.Attribute) else ""
+    return name in ("pop", "popleft") or name in ("get", "get_nowait") and not call.args
 
 
 def _find_picks(place: ast.expr) -> Iterator[ast.expr]:

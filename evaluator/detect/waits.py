@@ -33,7 +33,7 @@ def is_overwritten(walk: KernelWalk, store: AccessSite, load: AccessSite) -> boo
     if not around or set(around) & walk.foreign or _is_awaited(walk, load):
         return False
     polls = walk.polls_in(around[-1])
-    if not polls or any(not _find_places(walk, poll) or _is_for_one(walk, poll) for poll in polls):
+    if not polls or any(not find_places(walk, poll) or is_for_one(walk, poll) for poll in polls):
         return False
     return _share_a_part(walk, store, load, around) and not _meets_everybody(
         [poll for poll in polls if _stands_between(walk, poll, load, store)], store
@@ -44,7 +44,7 @@ def is_locked(walk: KernelWalk, store: AccessSite) -> bool:
     """Whether a store stands behind a lock that is taken, and not behind its release."""
     place = walk.accesses.index(store)
     for lock in (loop for loop in walk.loops.values() if loop.lock):
-        taken = _find_places(walk, lock)
+        taken = find_places(walk, lock)
         words = {root for number in taken for root in walk.accesses[number].address.roots}
         behind = [number for number, access in enumerate(walk.accesses) if taken and number > taken[-1] and access.kind != "load"]
         freed = [number for number in behind if walk.accesses[number].address.roots & words]
@@ -80,7 +80,7 @@ def _meets_everybody(polls: list[Loop], access: AccessSite) -> bool:
 
 def _stands_between(walk: KernelWalk, poll: Loop, first: AccessSite, second: AccessSite) -> bool:
     """Whether a wait in a loop around both stands on the way from the one to the other, which may be in the next iteration."""
-    places = _find_places(walk, poll)
+    places = find_places(walk, poll)
     if not places:
         return True
     begin, end = walk.accesses.index(first), walk.accesses.index(second)
@@ -90,7 +90,7 @@ def _stands_between(walk: KernelWalk, poll: Loop, first: AccessSite, second: Acc
 def _is_published(walk: KernelWalk, poll: Loop, store: AccessSite, common: int) -> bool:
     """Whether what a wait looks at is set behind a store, as far as the loop sets it: there, or in the next iteration before the wait."""
     place, signals = walk.accesses.index(store), [at for at in _find_signals(walk, poll) if common in walk.accesses[at].loops]
-    waits = _find_places(walk, poll)
+    waits = find_places(walk, poll)
     return not signals or any(at >= place or at < waits[0] < place for at in signals)
 
 
@@ -100,7 +100,7 @@ def _hands_over(walk: KernelWalk, poll: Loop, store: AccessSite, load: AccessSit
     Where all wait for all, or for a turn or place of their own, the store comes before the signal and the wait before the load. Or the
     load comes before the signal, and the wait before the store.
     """
-    places, signals = _find_places(walk, poll), _find_signals(walk, poll)
+    places, signals = find_places(walk, poll), _find_signals(walk, poll)
     if not places:
         return True
     stored, loaded, wait = walk.accesses.index(store), walk.accesses.index(load), places[0]
@@ -108,30 +108,30 @@ def _hands_over(walk: KernelWalk, poll: Loop, store: AccessSite, load: AccessSit
         return True
     before = wait < loaded or bool(set(walk.accesses[wait].loops) & set(load.loops))
     told = not signals or any(at >= stored for at in signals)
-    return before and told and (_is_for_one(walk, poll) or stored < wait)
+    return before and told and (is_for_one(walk, poll) or stored < wait)
 
 
-def _is_for_one(walk: KernelWalk, poll: Loop) -> bool:
+def is_for_one(walk: KernelWalk, poll: Loop) -> bool:
     """Whether each program waits for a turn or place of its own, and not all for the same."""
-    return poll.by_program or any(walk.accesses[place].address.pids for place in _find_places(walk, poll))
+    return poll.by_program or any(walk.accesses[place].address.pids for place in find_places(walk, poll))
 
 
 def _waits_for_itself(walk: KernelWalk, poll: Loop) -> bool:
     """Whether each program waits for a word that it alone sets."""
-    places, signals = _find_places(walk, poll), _find_signals(walk, poll)
+    places, signals = find_places(walk, poll), _find_signals(walk, poll)
     forms = {walk.accesses[place].address.form for place in (*places, *signals)}
     own = {f"program:{axis}" for axis in walk.program_axes}
     return bool(places and signals and own) and len(forms) == 1 and all(own <= {symbol.name for symbol in form.symbols()} for form in forms)
 
 
-def _find_places(walk: KernelWalk, poll: Loop) -> list[int]:
+def find_places(walk: KernelWalk, poll: Loop) -> list[int]:
     """Where among the accesses a wait looks at memory."""
     return [place for place, access in enumerate(walk.accesses) if poll.id in access.loops]
 
 
 def _find_signals(walk: KernelWalk, poll: Loop) -> list[int]:
     """Where among the accesses a program sets what a wait looks at."""
-    words = {root for place in _find_places(walk, poll) for root in walk.accesses[place].address.roots}
+    words = {root for place in find_places(walk, poll) for root in walk.accesses[place].address.roots}
     writing = [(place, access) for place, access in enumerate(walk.accesses) if access.kind != "load" and poll.id not in access.loops]
     return [place for place, access in writing if access.address.roots & words]
 

@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.source.host_results import LOOKING
-from tritonsmith.evaluator.source.host_things import Frame, Routine, Thing, ThingKind
+from tritonsmith.evaluator.source.host_things import Frame, Thing, ThingKind
 from tritonsmith.evaluator.source.host_values import HostValues
 from tritonsmith.evaluator.source.kernel_file import HostLoop, KernelSource
+from tritonsmith.evaluator.source.remainders import find_recursion
 
 LOOPS = (ast.For, ast.While, ast.ListComp, ast.GeneratorExp, ast.SetComp, ast.DictComp)
 """The classes of HostLoop."""
@@ -165,27 +166,3 @@ class HostCalls:
                     if id(function.node) not in met:
                         met.add(id(function.node))
                         yield function, handed
-
-
-def find_recursion(function: Routine) -> ast.For | ast.While | None:
-    """A function that calls itself with a parameter one further, or with the rest of a sequence, as the loop that this amounts to."""
-    if isinstance(function, ast.Lambda):
-        return None
-    names = [argument.arg for argument in function.args.args if argument.arg != "self"]
-    for part in ast.walk(function):
-        if not isinstance(part, ast.Call) or getattr(part.func, "id", getattr(part.func, "attr", "")) != function.name:
-            continue
-        given = dict(zip(names, part.args, strict=False)) | {word.arg or "": word.value for word in part.keywords}
-        changed = {name: value for name, value in given.items() if name in names and ast.unparse(value) != name}
-        for name, value in changed.items():
-            handed = [ast.Assign([ast.Name(other, ast.Store())], left) for other, left in changed.items() if other != name]
-            loop: ast.For | ast.While | None = None
-            if ast.unparse(value) == f"{name}[1:]":
-                loop = ast.For(ast.Name(f"{name}[0]", ast.Store()), ast.Name(name, ast.Load()), [*function.body, *handed], [])
-            elif isinstance(value, ast.BinOp) and isinstance(value.op, ast.Add | ast.Sub):
-                if ast.unparse(value.left) == name and isinstance(value.right, ast.Constant):
-                    step = ast.AugAssign(ast.Name(name, ast.Store()), value.op, value.right)
-                    loop = ast.While(ast.Constant(True), [*function.body, *handed, step], [])
-            if loop is not None:
-                return ast.fix_missing_locations(ast.copy_location(loop, function))
-    return None

@@ -156,7 +156,7 @@ def _walk_own(body: list[ast.stmt] | list[ast.expr]) -> Iterator[ast.AST]:
 def _read_added(node: ast.AST) -> tuple[ast.expr, ast.expr] | None:
     """A list with what is put into it: `xs.append(x)`, `xs.extend(more)`, `xs += more`."""
     if isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.args:
-        if node.func.attr in ("append", "appendleft", "insert", "add"):
+        if node.func.attr in ("append", "appendleft", "insert", "add", "put", "put_nowait"):
             return node.func.value, ast.copy_location(ast.List([node.args[-1]], ast.Load()), node)
         if node.func.attr == "extend":
             return node.func.value, node.args[0]

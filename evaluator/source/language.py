@@ -236,8 +236,9 @@ class Language:
     ) -> None:
         around, mask = self._notes.around, masked.form if masked != NOTHING else None
         guards = around.guards | ({abs(masked.signature) + 1} if masked.pids and masked.rank == 0 else set())
-        arrived = around.after_arrival or masked.atomic
-        site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), around.sides, swaps, arrived, mask)
+        self._facts.conditions.update({number: (masked, True) for number in guards - around.guards})
+        arrived, elected = around.after_arrival or masked.atomic, around.elected or masked.atomic
+        site = AccessSite(kind, line, address, value, self._notes.loops, frozenset(guards), around.sides, swaps, arrived, elected, mask)
         self._notes.note_access(site)
 
 

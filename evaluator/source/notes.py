@@ -24,13 +24,15 @@ class Conditions:
     """Sides of branches that are the same for all programs and iterations."""
     after_arrival: bool = False
     """Whether one is about what an atomic gave back."""
+    elected: bool = False
+    """The same, also where it picks the first program that an atomic counts."""
 
     def under(self, test: Value, side: int) -> Conditions:
         """These and one more; `side` is 1, or -1 for the other side."""
         guard, fixed = frozenset({side * (abs(test.signature) + 1)}), not (test.pids or test.loops or test.reads or test.carried)
         guards = self.guards | guard if test.pids else self.guards
         arrived = self.after_arrival or test.atomic and not _is_first(test, side)
-        return Conditions(guards, self.sides | guard if fixed else self.sides, arrived)
+        return Conditions(guards, self.sides | guard if fixed else self.sides, arrived, self.elected or test.atomic)
 
 
 def _is_first(test: Value, side: int) -> bool:
@@ -69,6 +71,11 @@ class WalkNotes:
         """A load, a store or an atomic."""
         if not self.silent:
             self._facts.accesses.append(site)
+
+    def note_condition(self, test: Value, side: int) -> None:
+        """A condition, by the numbers that stand in guards where it holds and where it does not."""
+        number = side * (abs(test.signature) + 1)
+        self._facts.conditions |= {number: (test, True), -number: (test, False)}
 
     def note_operation(self, name: str, signature: int, first: Value, second: Value, line: int) -> None:
         """A sum, difference or product of two values."""

@@ -10,6 +10,10 @@ Resolve = Callable[[ast.AST], str]
 
 PRODUCT = "operator.matmul"
 """What `a @ b` is called."""
+_CHOOSING = ("filter", "itertools.filterfalse", "itertools.dropwhile")
+"""Functions that leave elements out of what stands second."""
+_TAKING = ("pop", "popleft", "get", "get_nowait", "__next__")
+"""Methods that take the next element."""
 _ITEM = "item of "
 """How names begin that no text can hold: what an iteration of a map gets, and what a reduce carries."""
 
@@ -19,6 +23,7 @@ def write_plainly(tree: ast.Module, resolve: Resolve) -> ast.Module:
 
     - `map(f, xs)` and the like by a generator expression, also where f is a lambda or a state is carried (functools.reduce)
     - `while True` around `next(xs)` that ends with StopIteration, and `while xs` around `xs.popleft()`, by a for loop
+    - `filter(f, xs)` by xs, `xs.__next__()` by `next(xs)`, and `iter(xs.pop, end)` by xs
     - `a @ b` by a call, `vars(a)["b"]` and `a.__dict__["b"]` by `a.b`
     - tests whether a tensor lies on a card by the side for a card
     """
@@ -65,9 +70,15 @@ class _Plainer(ast.NodeTransformer):
         return ast.copy_location(ast.Assign([node.target], value), node)
 
     def visit_Call(self, node: ast.Call) -> ast.AST:
-        """map, starmap, reduce and accumulate."""
+        """map, starmap, reduce, accumulate, filter and iterators."""
         self.generic_visit(node)
         name = self._resolve(node.func)
+        if name in _CHOOSING and len(node.args) == 2:
+            return node.args[1]
+        if isinstance(node.func, ast.Attribute) and node.func.attr == "__next__":
+            return _call_at(node, ast.Name("next", ast.Load()), [node.func.value])
+        if name == "iter" and len(node.args) == 2 and (source := _read_source(node.args[0])) is not None:
+            return source
         if name == "map" and len(node.args) > 1:
             return _make_generator(node, node.args[0], node.args[1:], carried=None)
         if name == "itertools.starmap" and len(node.args) == 2:
@@ -141,6 +152,16 @@ class _Plainer(ast.NodeTransformer):
             if isinstance(other, ast.Constant) and isinstance(test.ops[0], ast.Eq | ast.NotEq) and other.value in ("cuda", "cpu"):
                 return (other.value == "cuda") == isinstance(test.ops[0], ast.Eq)
         return None
+
+
+def _read_source(function: ast.expr) -> ast.expr | None:
+    """What a function takes elements from: `xs.pop`, `lambda: next(xs)`, `functools.partial(next, xs)`."""
+    if isinstance(function, ast.Lambda) and isinstance(function.body, ast.Call):
+        call = function.body
+        return call.args[0] if ast.unparse(call.func) == "next" and call.args else _read_source(call.func)
+    if isinstance(function, ast.Call) and ast.unparse(function.func).rpartition(".")[2] == "partial" and len(function.args) > 1:
+        return function.args[1] if ast.unparse(function.args[0]) == "next" else None
+    return function.value if isinstance(function, ast.Attribute) and function.attr in _TAKING else None
 
 
 def _read_taken(node: ast.While) -> ast.For | None:

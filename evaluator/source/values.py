@@ -207,6 +207,8 @@ class AccessSite:
     """What a compare-and-swap compares with and writes."""
     after_arrival: bool = False
     """Stands under a condition about what an atomic gave back."""
+    elected: bool = False
+    """The same, also where the condition picks the first program that an atomic counts."""
     mask: Polynomial | None = None
     """The condition under which an element is touched; None for all elements."""
 
@@ -266,6 +268,8 @@ class KernelWalk:
     compiled: set[str] = field(default_factory=set)
     """Parameters that are constants of a launch."""
     program_axes: set[str] = field(default_factory=set)
+    conditions: dict[int, tuple[Value, bool]] = field(default_factory=dict)
+    """By the number that stands in guards: a condition about program ids, and whether it holds there."""
     pid_parts: set[str] = field(default_factory=set)
     has_dot: bool = False
     reduces: bool = False

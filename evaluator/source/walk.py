@@ -155,6 +155,7 @@ class Walker:
         test, other, around = self.evaluate(node.test, env), dict(env), self.notes.around
         leaves = isinstance(node.body[-1], ast.Return) and not node.orelse
         side = -1 if leaves and len(node.body) == 1 else 1  # what goes on then is the side that is meant
+        self.notes.note_condition(test, side)
         self.notes.around = around.under(test, side)
         self.walk_block(node.body, env)
         self.notes.around = around.under(test, -side)

@@ -22,6 +22,40 @@ def conv(x, w, out, C, W, KH: tl.constexpr, KW: tl.constexpr, BLOCK: tl.constexp
 """
 
 
+COUNTING = """
+@triton.jit
+def count(x, out, calls, n, BLOCK: tl.constexpr):
+    i = tl.program_id(0) * BLOCK + tl.arange(0, BLOCK)
+    tl.store(out + i, tl.load(x + i, mask=i < n), mask=i < n)
+    old = tl.load(calls)
+    tl.store(calls, old * 2 + 1)
+"""
+
+
+def test_a_lost_update_names_both_lines() -> None:
+    source = make_module(COUNTING, "count[(8,)](x, out, self.weight, 2048, 256)")
+    hit = find_hit(detect(source), Trait.UNSYNCHRONISED_SHARING)
+    assert hit.line == line_of(source, "old = tl.load") and f"line {line_of(source, 'old * 2')}" in hit.evidence
+    assert "calls" in hit.evidence and "one program" in hit.nearest
+    facts = LaunchFacts(launches_per_forward=1, kernels=(KernelFacts(name="count", launches=1, grid=(1, 1, 1)),))
+    assert "unsynchronised_sharing" not in detect(source, facts).names
+    assert "unsynchronised_sharing" not in detect(source.replace("old * 2 + 1", "old")).names
+
+
+@pytest.mark.parametrize(
+    ("guard", "several"),
+    [
+        ("pid > 0", True), ("0 < pid", True), ("pid < 4", True), ("pid * BLOCK < n", True), ("pid != 3", True), ("pid % 2 == 0", True),
+        ("pid < 1", False), ("pid <= 0", False), ("pid == 3", False), ("pid >= n - 1", False), ("not pid", False),
+    ],
+)  # fmt: skip
+def test_a_condition_may_leave_one_program(guard: str, several: bool) -> None:
+    kernel = COUNTING.replace("    old =", f"    pid = tl.program_id(0)\n    if {guard}:\n      old =")
+    kernel = kernel.replace("    tl.store(calls", "      tl.store(calls")
+    found = detect(make_module(kernel, "count[(8,)](x, out, self.weight, 2048, 256)"))
+    assert ("unsynchronised_sharing" in found.names) == several
+
+
 def test_direct_convolution() -> None:
     source = make_module(CONVOLUTION, "conv[(8,)](x, self.weight, out, 64, 224, 3, 3, 32)")
     found = detect(source)
