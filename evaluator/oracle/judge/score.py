@@ -42,7 +42,7 @@ def make_timing(sessions: Sequence[TimingSession], timed: Timed, baselines: Base
     intervals = [measurement.interval for measurement in measurements]
     middle = measurements[len(measurements) // 2]
     worst = max((session.control for session in sessions), key=lambda pair: abs(pair.ratio - 1.0))
-    notes = [*baselines.notes, *(note for session in sessions for note in session.notes)]
+    notes = [f"baselines measured: {', '.join(paired)}", *baselines.notes, *(note for session in sessions for note in session.notes)]
     notes.append(f"spread of the candidate's samples (IQR/median) {spread(paired[best].candidate):.1%}")
     if baselines.session.arithmetic.tf32:
         tf32 = [name for name, mode in baselines.modes.items() if mode % 2]
@@ -62,5 +62,5 @@ def make_timing(sessions: Sequence[TimingSession], timed: Timed, baselines: Base
 def describe_score(timing: Timing) -> str:
     """The score in one line."""
     words = timing.comparison.value if timing.comparison else "not compared"
-    against = f"{timing.score:.2f}x the strongest baseline ({timing.baseline}; {words})"
+    against = f"{timing.score:.2f}x the {timing.bar} ({timing.baseline}; {words})"
     return f"{timing.median_ms:.3f} ms, {against}, {timing.score_eager:.2f}x eager"
