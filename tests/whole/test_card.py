@@ -79,7 +79,7 @@ def test_strict_adds_trials_new_weights_and_the_audit(evaluator: LocalEvaluator,
 def test_an_autotuned_baseline_is_built_once(evaluator: LocalEvaluator) -> None:
     """A product, of which an autotuner has a choice; the second strict verdict of the task builds nothing, and quick ones have four."""
     task = load_task(ROOT / "benchmarks/tasks/76_linear_bias_relu.py")
-    text = copy_reference(task.source)
+    text = copy_reference(task.source, task.path)
     first, again = (evaluator.evaluate_now(task, text, "strict") for _ in range(2))
     for verdict in (first, again):
         assert verdict.timing is not None and set(verdict.timing.baselines_ms) == set(BASELINES), verdict.message
