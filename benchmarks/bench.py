@@ -192,6 +192,7 @@ def main() -> int:
     parser.add_argument("--command", help="with --suite: what its rows name as their command; default: tritonsmith optimize FOLDER")
     parser.add_argument("--precision", default="auto", choices=("auto", "ieee", "split", "tf32", "16-bit"))
     parser.add_argument("--mode", choices=("eval", "train"))
+    parser.add_argument("--baselines", default="four", choices=("four", "six"), help="of quick verdicts; strict ones have six")
     parser.add_argument("--repeats", type=int, default=1)
     parser.add_argument("--results", type=Path, default=HERE / "results")
     parser.add_argument("--runs", type=Path, default=Path("runs"))
@@ -204,7 +205,7 @@ def main() -> int:
     tasks = [os.path.relpath(task) for task in options.tasks or sorted((HERE / "tasks").glob("*.py"))]
     try:
         (folder / "raw").mkdir(parents=True, exist_ok=True)
-        with open_evaluator("auto", folder / "raw") as evaluator:
+        with open_evaluator("auto", folder / "raw", baselines=options.baselines) as evaluator:
             if not evaluator.hardware.present:
                 raise UsageError("there is no CUDA card here; results hold measurements only (`tritonsmith doctor` says what is missing)")
             failed = [task for task in tasks for number in range(options.repeats) if not _bench(task, number, folder, evaluator, options)]
@@ -221,6 +222,7 @@ def _bench(task: str, number: int, folder: Path, evaluator: Evaluator, options: 
     """Run and record one task; False when there is no row for it, which is said on stderr."""
     command = shlex.join(["tritonsmith", "optimize", task, "--size", "full", "--precision", options.precision])
     command += f" --mode {options.mode}" if options.mode else ""
+    command += f" --baselines {options.baselines}" if options.baselines != "four" else ""
     precision = None if options.precision == "auto" else options.precision
     out = folder / f"{Path(task).stem}-{number}"
     try:

@@ -4,7 +4,7 @@ import asyncio
 from dataclasses import dataclass
 from pathlib import Path
 
-from tritonsmith.cli.options import ModeChoice, PrecisionChoice, SandboxChoice, SizeChoice, err
+from tritonsmith.cli.options import BaselinesChoice, ModeChoice, PrecisionChoice, SandboxChoice, SizeChoice, err
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
@@ -32,6 +32,7 @@ class JudgingSettings:
     precision: PrecisionChoice = PrecisionChoice.AUTO
     sandbox: SandboxChoice = SandboxChoice.AUTO
     mode: ModeChoice | None = None
+    baselines: BaselinesChoice = BaselinesChoice.FOUR
 
     def load(self, present: bool) -> Task:
         """The task; `auto` is the full size on a card and a small one without. Raises TaskError."""
@@ -50,7 +51,8 @@ def judge(source: str, settings: JudgingSettings, profile: str, raw: Path | None
     settings.load(present=True)  # what is wrong with the file is said before anything is started
 
     async def work() -> Judgement:
-        async with open_evaluator(settings.target, raw, sandbox=settings.sandbox.value) as evaluator:
+        asked = open_evaluator(settings.target, raw, sandbox=settings.sandbox.value, baselines=settings.baselines.value)
+        async with asked as evaluator:
             task = settings.load(evaluator.hardware.present)
             facts = await evaluator.describe(task)
             task = settle_task(task, facts)

@@ -50,6 +50,13 @@ class SandboxChoice(StrEnum):
     OFF = "off"
 
 
+class BaselinesChoice(StrEnum):
+    """How many baselines quick verdicts are timed against on a card."""
+
+    FOUR = "four"
+    SIX = "six"
+
+
 class SeedFromChoice(StrEnum):
     """Compilers whose own kernels may be a seed."""
 
@@ -112,6 +119,10 @@ ModeOption = Annotated[
 ]
 SandboxOption = Annotated[
     SandboxChoice, typer.Option(help="auto: every layer that works here; strict: refuse to run where a needed one is missing; off: none.")
+]
+BaselinesOption = Annotated[
+    BaselinesChoice,
+    typer.Option(help="Baselines of quick verdicts on a card: six has torch.compile's max-autotune modes too; strict verdicts always do."),
 ]
 AllowOption = Annotated[
     Allow,

@@ -9,7 +9,7 @@ from pathlib import Path
 from tritonsmith.cli.options import out
 from tritonsmith.cli.versions import find_versions
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.graph.storage.records import write_record
 from tritonsmith.nodes.evaluators.spool import HEARTBEAT_SECONDS, Spool, WorkerCard, claim, do_job
@@ -17,10 +17,10 @@ from tritonsmith.nodes.evaluators.spool import HEARTBEAT_SECONDS, Spool, WorkerC
 _LOOK_SECONDS = 0.5
 
 
-def work_on(folder: Path, target: str, sandbox: str, *, once: bool) -> None:
+def work_on(folder: Path, target: str, sandbox: str, baselines: BaselineSet, *, once: bool) -> None:
     """Judge what the folder asks for, until Ctrl-C or, with `once`, until nothing is left."""
     spool = Spool(folder, option="worker")
-    evaluator = open_evaluator(target, spool.root / "raw", sandbox=sandbox)
+    evaluator = open_evaluator(target, spool.root / "raw", sandbox=sandbox, baselines=baselines)
     heartbeat = _Heartbeat(spool.root / "worker.json")
     write_record(heartbeat.path, WorkerCard(hardware=evaluator.hardware, versions=find_versions()))
     heartbeat.start()

@@ -14,7 +14,7 @@ from concurrent.futures import Future, wait
 from dataclasses import asdict
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal
 
 from tritonsmith.evaluator.advice.advise import advice_lines
 from tritonsmith.evaluator.audits.examine import audit_beside_card, examine, load_small
@@ -23,6 +23,7 @@ from tritonsmith.evaluator.audits.other_sizes import audit_other_sizes
 from tritonsmith.evaluator.audits.second_opinion import add_second_opinion, find_refusal
 from tritonsmith.evaluator.cards import CARDS, named_card
 from tritonsmith.evaluator.channel.compiled_code import locate_code
+from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.compiling.counted import CountedKernels
 from tritonsmith.evaluator.compiling.outlook import digest_report
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
@@ -47,6 +48,8 @@ _SANITIZER_SECONDS = 45.0
 """The longest that compute-sanitizer may take: it delays a verdict whose numbers are right already, and says so where it did not end."""
 EVALUATE_SECONDS = 2700.0
 """A whole verdict; every step inside has a shorter limit of its own, so this only catches a stuck oracle."""
+BaselineSet = Literal["four", "six"]
+"""How many baselines a quick verdict has: the quick ones, or also those with an autotuner."""
 _MOST_ORACLES = 2
 """Oracles at work at once where there is no card."""
 
@@ -124,11 +127,12 @@ class LocalEvaluator:
         sandbox: `auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`.
         device: the card, as CUDA_VISIBLE_DEVICES names it; None: the first that this process may see.
         descriptions: who describes tasks; closed with this evaluator.
+        baselines: how many baselines quick verdicts have on a card; strict ones have all.
     """
 
     def __init__(
         self, target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto",
-        device: str | None = None, descriptions: TaskDescriptions | None = None,
+        device: str | None = None, descriptions: TaskDescriptions | None = None, baselines: BaselineSet = "four",
     ) -> None:  # fmt: skip
         if target != "auto":
             named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
@@ -138,7 +142,7 @@ class LocalEvaluator:
         self.raw_dir = raw_dir or folder
         self.raw_dir.mkdir(parents=True, exist_ok=True)
         self._call_seconds = call_seconds
-        self.baselines: tuple[str, ...] = ()  # those that candidates are timed against on a card; all four when empty
+        self.baselines: tuple[str, ...] = BASELINES if baselines == "six" else ()  # of every verdict; none: the profile names them
         shown = None if device is None else {"CUDA_VISIBLE_DEVICES": device}
         first = ServerProcess(target, sandbox=sandbox, environment=shown)
         self._descriptions = descriptions or TaskDescriptions()  # its probe imports what it needs while the oracle does
@@ -163,8 +167,7 @@ class LocalEvaluator:
             self._compiling = self._open_compilers(sandbox)
         # compilers that look ahead; without a card they serve races alone. Each starts when it is first needed
         self._racing = self._compiling or (self._open_compilers(sandbox) if self.hardware.key in CARDS else None)
-        self._numbers = itertools.count()
-        self._counted = CountedKernels(self._oracles, self._requests, call_seconds)
+        self._numbers, self._counted = itertools.count(), CountedKernels(self._oracles, self._requests, call_seconds)
         self._races = Races(self._racing, self._oracles, self.hardware)
 
     def _open_compilers(self, sandbox: str) -> CompileReports:
@@ -330,11 +333,12 @@ def _refusal_of(compiling: Future[CompileReport]) -> tuple[Status, str] | None:
 
 
 def open_evaluator(
-    target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto"
-) -> LocalEvaluator:
+    target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto",
+    baselines: BaselineSet = "four",
+) -> LocalEvaluator:  # fmt: skip
     """The evaluator for a target.
 
     Raises UsageError for an unknown card and for `strict` on a machine that lacks a protection, InfrastructureError when the oracle
     does not start.
     """
-    return LocalEvaluator(target, raw_dir, call_seconds, sandbox)
+    return LocalEvaluator(target, raw_dir, call_seconds, sandbox, baselines=baselines)

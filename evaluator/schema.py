@@ -231,13 +231,16 @@ class Measurement(Record):
     pairs: int
 
 
+_NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
+
+
 class Timing(Record):
     """Latency per forward in milliseconds and the score against each baseline."""
 
     kind: TimingKind
     median_ms: float
     baselines_ms: dict[str, float]
-    """By name (`eager`, `cuda_graph`, `compile`, `compile_reduce_overhead`); without the candidate's processes where that is faster."""
+    """Those that were measured, by name (`eager`, `compile`, `compile_max_autotune`); without the candidate where that is faster."""
     baseline: str
     """Name of the baseline that `score` is against."""
     score: float
@@ -289,6 +292,12 @@ class Timing(Record):
         """`comparison`, the only word that a score may get; in a record without one, what its interval or band says alone."""
         low, high = self.interval or self.band or (0.0, math.inf)
         return self.comparison or (Comparison.FASTER if low > 1 else Comparison.SLOWER if high < 1 else Comparison.AMBIGUOUS)
+
+    @property
+    def bar(self) -> str:
+        """What the strongest baseline was found among: `strongest of six baselines`; these were measured, or estimated."""
+        count = len(self.baselines_ms)
+        return f"strongest of {_NUMBERS.get(count, str(count))} baselines" if count > 1 else "only baseline"
 
 
 class KernelFacts(Record):

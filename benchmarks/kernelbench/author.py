@@ -24,6 +24,7 @@ from tritonsmith.benchmarks.kernelbench.rows.author_page import write_author
 from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile, select_open
 from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.schema import Status
 
 
@@ -33,6 +34,7 @@ def main(arguments: Sequence[str] | None = None, opener: CrewOpener = open_crew)
     parser.add_argument("folder", type=Path, help="KernelBench's folder with level1, level2 and level3, or a folder of task files")
     parser.add_argument("--only", default="", help="comma-separated names or numbers: level1/23,level3/43")
     parser.add_argument("--profile", default="strict", choices=("quick", "strict"))
+    parser.add_argument("--baselines", default="four", choices=("four", "six"), help="of quick verdicts; strict ones have six")
     parser.add_argument("--plan", action="store_true", help="judge nothing, and say what has kernels of its own")
     parser.add_argument("--plans", type=Path, help="a file that keeps the kernels; those in it are not written again")
     parser.add_argument("--texts", type=Path, help="a folder that the kernels are written to, as TASK__RECIPE.py")
@@ -102,7 +104,8 @@ class _RepairingAsker:
 
 def _make_job(name: str, path: Path, options: argparse.Namespace, text: str = "") -> JudgeJob:
     return JudgeJob(
-        name=name, kind="author", task=str(path), text=text, profile=options.profile, size=options.size, expected="accepted"
+        name=name, kind="author", task=str(path), text=text, profile=options.profile, size=options.size, expected="accepted",
+        baselines=BASELINES if options.baselines == "six" else (),
     )  # fmt: skip
 
 

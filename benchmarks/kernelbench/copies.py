@@ -46,7 +46,7 @@ def main(arguments: Sequence[str] | None = None, opener: CrewOpener = open_crew)
     parser.add_argument("--profile", default="quick", choices=("quick", "strict"))
     classes = [choice.value for choice in PrecisionClass]
     parser.add_argument("--precision", default="", choices=classes, help="default: the task's own class")
-    parser.add_argument("--baselines", default="", help="comma-separated, such as eager: only those are built and timed; default: all four")
+    parser.add_argument("--baselines", default="", help="comma-separated, such as eager: only those; default: four in quick, six in strict")
     parser.add_argument("--card-gb", type=float, help="leave so many GB (10^9 bytes) of the card free; hold the rest")
     options = parser.parse_args(arguments)
     options.rows = options.rows or ROWS / "copies.jsonl"

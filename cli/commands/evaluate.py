@@ -6,6 +6,8 @@ from typing import Annotated
 import typer
 
 from tritonsmith.cli.options import (
+    BaselinesChoice,
+    BaselinesOption,
     JsonOption,
     KernelArgument,
     ModeOption,
@@ -39,6 +41,7 @@ def evaluate(
     precision: PrecisionOption = PrecisionChoice.AUTO,
     mode: ModeOption = None,
     sandbox: SandboxOption = SandboxChoice.AUTO,
+    baselines: BaselinesOption = BaselinesChoice.FOUR,
     samples: SamplesOption = None,
     as_json: JsonOption = False,
 ) -> None:
@@ -47,7 +50,7 @@ def evaluate(
     from tritonsmith.cli.judging import JudgingSettings, judge, refuse
     from tritonsmith.cli.screen.tables import verdict_lines
 
-    settings = JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox, mode)
+    settings = JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox, mode, baselines)
     refused = refuse(source, settings, profile.value)
     verdict = refused or judge(source, settings, profile.value, Path(samples) if samples else None).verdict
     if as_json:

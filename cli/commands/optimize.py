@@ -10,6 +10,8 @@ import typer
 
 from tritonsmith.cli.options import (
     AllowOption,
+    BaselinesChoice,
+    BaselinesOption,
     ConfirmChoice,
     FasterOption,
     JsonOption,
@@ -147,6 +149,7 @@ def optimize(
     precision: PrecisionOption = PrecisionChoice.AUTO,
     mode: ModeOption = None,
     sandbox: SandboxOption = SandboxChoice.AUTO,
+    baselines: BaselinesOption = BaselinesChoice.FOUR,
     allow: AllowOption = Allow.HYBRID,
     budget_candidates: CandidatesOption = None,
     budget_repairs: RepairsOption = None,
@@ -171,15 +174,14 @@ def optimize(
         "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, **name_evaluator(evaluator),
         "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "seeds": seeds, "target": target,
         "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow,
-        "seed_from": seed_from and seed_from.value, "budget": budget_of(
+        "baselines": baselines.value, "seed_from": seed_from and seed_from.value, "budget": budget_of(
             candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
             money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds),
     }  # fmt: skip
     about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
     if reads_as_one_task(tasks):
-        _optimize_task(tasks[0], common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
-    else:
-        _optimize_suite(tasks, common, about_task, limits, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+        return _optimize_task(tasks[0], common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+    _optimize_suite(tasks, common, about_task, limits, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
 
 
 @dataclass(frozen=True)

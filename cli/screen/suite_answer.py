@@ -101,9 +101,10 @@ def suite_table(results: SuiteResults) -> Table:
 def suite_cells(row: SuiteRow) -> list[str]:
     """The cells of one row, as the screen and the page show them."""
     kind = "measured" if row.kind == "measured" else "ESTIMATE"
+    against = f"{row.baseline}, of {row.baselines}" if row.baselines else row.baseline or "-"
     return [
         row.task, row.outcome.replace("_", " ") if row.state is RowState.DONE else row.state.value,
         f"{digits(row.score)}x {kind}" if row.score is not None else "-",
         f"{row.median_ms:.4g}" if row.median_ms is not None else "-", f"{row.baseline_ms:.4g}" if row.baseline_ms is not None else "-",
-        row.baseline or "-", row.label or "-", str(row.candidates), f"{row.seconds:.0f}", f"{row.tokens:,}" if row.tokens else "-",
+        against, row.label or "-", str(row.candidates), f"{row.seconds:.0f}", f"{row.tokens:,}" if row.tokens else "-",
     ]  # fmt: skip

@@ -18,8 +18,12 @@ import time
 from enum import IntEnum
 from typing import Any
 
-BASELINES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
-"""How a reference may be run; a runner's mode is an index into these and a setting of TF32."""
+QUICK_BASELINES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
+"""How a reference may be run, where that is ready within seconds."""
+AUTOTUNED_BASELINES = ("compile_max_autotune", "compile_max_autotune_no_cudagraphs")
+"""Modes of torch.compile that time many kernels before they choose; the first call takes up to minutes."""
+BASELINES = (*QUICK_BASELINES, *AUTOTUNED_BASELINES)
+"""All of them; a runner's mode is an index into these and a setting of TF32."""
 FORMS = ("as_called", "cuda_graph")
 """How a candidate may be run on a card: launch by launch, or one replay of what was captured. A runner's mode is an index into these."""
 AS_CALLED, CUDA_GRAPH = FORMS

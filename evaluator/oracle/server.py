@@ -4,7 +4,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
 
     {"op": "hello", "target": key, "use_card": bool, "sandbox": mode}      -> {"hardware": {...}}
     {"op": "evaluate", "task": {...}, "trace": [...], "kernel": {"text", "sha"},
-     "profile": name, "raw": path, "call_seconds": limit, "baselines": [names, none for all],
+     "profile": name, "raw": path, "call_seconds": limit, "baselines": [names, none: by profile],
      "measuring": path of a file that exists while something is timed,
      "code": folder for what texts compile to}                             -> {"verdict": {...}}
     {"op": "prepare", "task": {...}, "baselines": [...]}                  -> {"request": path that compilers read}
@@ -28,7 +28,6 @@ import torch
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.channel.compiled_code import locate_code
-from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import describe_environment, present_card
@@ -70,7 +69,7 @@ class Oracle:
         self._hardware: Hardware | None = None
         self._judges: dict[str, CardJudge | CardFreeJudge] = {}
         self._pool = pool
-        self._baselines = BASELINES
+        self._baselines: tuple[str, ...] = ()
 
     def answer(self, request: dict[str, Any]) -> dict[str, Any]:
         """The answer to one request. Raises TaskError or InfrastructureError."""
@@ -83,7 +82,7 @@ class Oracle:
                 establish(request.get("sandbox", "auto"), cuda=hardware.present)
                 self._pool = RunnerPool.start() if hardware.present else None
             return {"hardware": hardware.model_dump(mode="json")}
-        self._baselines = tuple(request.get("baselines") or BASELINES)
+        self._baselines = tuple(request.get("baselines") or ())
         if request["op"] == "prepare":
             return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
         if request["op"] == "race":

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeVar
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.local import BaselineSet, LocalEvaluator
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 
@@ -195,7 +195,7 @@ class DeviceEvaluator:
 
 
 def open_devices(
-    devices: str, target: str, raw_dir: Path | None, sandbox: str, confirm: Confirm,
+    devices: str, target: str, raw_dir: Path | None, sandbox: str, confirm: Confirm, baselines: BaselineSet = "four",
     open_card: Callable[..., CardEvaluator] = LocalEvaluator,
 ) -> DeviceEvaluator:  # fmt: skip
     """An evaluator for each card that `devices` names. Without a card in this machine each stands in for the target, and gives estimates.
@@ -210,8 +210,9 @@ def open_devices(
     opened: list[CardEvaluator] = []
     try:
         with ThreadPoolExecutor(len(chosen)) as threads:  # each start takes seconds
+            common = {"sandbox": sandbox, "baselines": baselines}
             starts = [
-                threads.submit(open_card, target, raw_dir / f"device-{device}" if raw_dir else None, sandbox=sandbox, device=device)
+                threads.submit(open_card, target, raw_dir / f"device-{device}" if raw_dir else None, device=device, **common)
                 for device in chosen
             ]
             for start in starts:

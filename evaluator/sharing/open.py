@@ -6,7 +6,7 @@ from pathlib import Path
 
 from pydantic import ConfigDict
 
-from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.evaluator.sharing.answers import AnswerStore, KeptEvaluator, find_answers
@@ -22,6 +22,8 @@ class JudgeSettings(Record):
     """The card that figures are for; one that is not in this machine gives estimates."""
     sandbox: str = "auto"
     """auto: every layer that works here; strict: refuse where a needed one is missing; off: none."""
+    baselines: BaselineSet = "four"
+    """How many baselines quick verdicts have on a card: four, or six with torch.compile's max-autotune; strict ones have six."""
     devices: str | None = None
     """Cards of this host that judge side by side: `0,1`, or `all`; empty: the first."""
     confirm: Confirm = "beside"
@@ -46,15 +48,17 @@ def open_judges(settings: JudgeSettings, raw_dir: Path | None = None, *, keep: b
         keep: whether answers are kept for other runs; an experiment with repeats wants each repeat measured.
     """
     inner: Evaluator
+    target, sandbox, confirm, baselines = settings.target, settings.sandbox, settings.confirm, settings.baselines
     if settings.ray is not None:
         from tritonsmith.evaluator.sharing.ray_cards import open_ray  # noqa: PLC0415 - what it needs is an extra
 
-        inner = open_ray(settings.ray, settings.target, raw_dir, settings.sandbox, settings.confirm, _count(settings.devices))
+        inner = open_ray(settings.ray, target, raw_dir, sandbox, confirm, _count(settings.devices), baselines=baselines)
     elif settings.devices is not None:
-        inner = open_devices(settings.devices, settings.target, raw_dir, settings.sandbox, settings.confirm)
+        inner = open_devices(settings.devices, target, raw_dir, sandbox, confirm, baselines)
     else:
-        inner = open_evaluator(settings.target, raw_dir, sandbox=settings.sandbox)
+        inner = open_evaluator(target, raw_dir, sandbox=sandbox, baselines=baselines)
     answers = find_answers() if keep else None
     if answers is None:
         return inner
-    return KeptEvaluator(inner, AnswerStore(answers), {"sandbox": settings.sandbox, "confirm": settings.confirm}, fresh=settings.fresh)
+    conditions = {"sandbox": sandbox, "confirm": confirm, "baselines": baselines}
+    return KeptEvaluator(inner, AnswerStore(answers), conditions, fresh=settings.fresh)

@@ -24,7 +24,7 @@ from typing import Any
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
-from tritonsmith.evaluator.local import EVALUATE_SECONDS
+from tritonsmith.evaluator.local import EVALUATE_SECONDS, BaselineSet
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.sharing.answers import digest_code
 from tritonsmith.evaluator.sharing.devices import Answer, Confirm, DeviceEvaluator
@@ -202,7 +202,7 @@ class RayEvaluator(DeviceEvaluator):
 
 def open_ray(
     address: str, target: str, raw_dir: Path | None, sandbox: str, confirm: Confirm, supervisors: int | None = None, *,
-    supervisor: type = Supervisor,
+    baselines: BaselineSet = "four", supervisor: type = Supervisor,
 ) -> RayEvaluator:  # fmt: skip
     """An evaluator of the cluster at `address`; empty: the one of this host, which is started where there is none.
 
@@ -217,7 +217,7 @@ def open_ray(
     try:
         cards_there = int(ray.cluster_resources().get("GPU", 0))
         wanted = cards_there or supervisors or _WITHOUT_CARDS
-        told = json.dumps([target, sandbox, digest_code(), bool(cards_there)])
+        told = json.dumps([target, sandbox, baselines, digest_code(), bool(cards_there)])
         name = hashlib.sha256(told.encode()).hexdigest()[:12]
         resources = {"num_gpus": 1, "num_cpus": 1} if cards_there else {"num_cpus": 0}
 
@@ -226,7 +226,7 @@ def open_ray(
                 name=own, namespace=NAMESPACE, get_if_exists=True, max_restarts=0, max_task_retries=0,
                 max_concurrency=_CALLS, **resources,
             )  # fmt: skip
-            return actor.remote(target, sandbox)
+            return actor.remote(target, sandbox, baselines)
 
         with ThreadPoolExecutor(wanted) as threads:
             cards = list(threads.map(lambda number: RayCard(ray, f"card-{name}-{number}", make, raw_dir), range(wanted)))

@@ -15,7 +15,7 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.local import BaselineSet, LocalEvaluator
 from tritonsmith.evaluator.machine import card_memory_in_use, versions
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.schema import LaunchFacts, Record, Task, Verdict
@@ -43,14 +43,15 @@ class Supervisor:
     Args:
         target: as for the evaluator of this machine.
         sandbox: the mode of the sandbox.
+        baselines: as for the evaluator of this machine.
     """
 
-    def __init__(self, target: str, sandbox: str) -> None:
+    def __init__(self, target: str, sandbox: str, baselines: BaselineSet) -> None:
         wait_for_memory()
         self._folder = run_folder() / "supervisor"
         self._folder.mkdir(exist_ok=True)
         self._folder.chmod(0o711)  # confined processes read tasks below it
-        self._evaluator = LocalEvaluator(target, self._folder / "raw", sandbox=sandbox)
+        self._evaluator = LocalEvaluator(target, self._folder / "raw", sandbox=sandbox, baselines=baselines)
 
     def hello(self) -> str:
         """Card, host, process and versions."""

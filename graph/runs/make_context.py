@@ -5,7 +5,7 @@ from typing import get_args
 
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.questions.compiler_seed import Compiler
 from tritonsmith.graph.context import Context
@@ -39,6 +39,7 @@ def make_context(
     author: Author | None = None,
     evaluator: Evaluator | None = None,
     sandbox: str = "auto",
+    baselines: BaselineSet = "four",
     allow: str | Allow = Allow.HYBRID,
     tuning: str | Tuning | None = None,
     seed_from: Compiler | None = None,
@@ -59,7 +60,9 @@ def make_context(
     chosen = load_policy(policy) if isinstance(policy, str) else policy
     store = Store(Path(out) if out is not None else None)
     tape = store.root / TAPE if players.may_wait else None
-    judge = players.evaluator(tape, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox))
+    judge = players.evaluator(
+        tape, target, lambda: evaluator or open_evaluator(target, store.root / "raw", sandbox=sandbox, baselines=baselines)
+    )
     limits, may_win = budget or Budget(), Allow(allow)
     return Context(
         author=players.author, evaluator=judge, policy=chosen, store=store, budget=limits, seeds=seeds, allow=may_win,

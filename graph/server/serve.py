@@ -16,7 +16,7 @@ from langgraph.config import get_config
 
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
-from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.graph.builder import Node
 from tritonsmith.graph.context import Context
@@ -49,8 +49,8 @@ class OpenedRun:
 
 
 @cache
-def _evaluator(target: str, sandbox: str) -> Evaluator:
-    return open_evaluator(target, sandbox=sandbox)
+def _evaluator(target: str, sandbox: str, baselines: BaselineSet) -> Evaluator:
+    return open_evaluator(target, sandbox=sandbox, baselines=baselines)
 
 
 @cache
@@ -67,7 +67,7 @@ def _open_run(settings: RunForm, thread: str, run: str) -> OpenedRun:
     store = Store(folder / run[:_SHORT]) if run else _no_store()
     # a run that waits is begun again in its thread, and asks nothing twice; other runs go on from the server's own checkpoints
     tape = folder / TAPE if players.may_wait else None
-    judge = players.evaluator(tape, settings.target, lambda: _evaluator(settings.target, settings.sandbox))
+    judge = players.evaluator(tape, settings.target, lambda: _evaluator(settings.target, settings.sandbox, settings.baselines))
     context = Context(
         author=players.author, evaluator=judge, policy=policy, store=store, budget=settings.budget, seeds=settings.seeds,
         allow=Allow(settings.allow), tuning=None if settings.tuning is None else Tuning(settings.tuning), memory=players.recall(),

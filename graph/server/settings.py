@@ -60,6 +60,7 @@ class RunForm(BaseModel):
     target: str = _setting("target", json_schema_extra={"enum": ["auto", *CARDS]})
     allow: Literal["kernel", "hybrid", "library"] = _setting("allow", default="hybrid")
     sandbox: Literal["auto", "strict", "off"] = _setting("sandbox")
+    baselines: Literal["four", "six"] = _setting("baselines")
     budget_candidates: int | None = _limit("candidates", "Kernels written in the whole run.")
     budget_repairs: int = _limit("repairs", "Repairs in a row of one failing kernel.")
     budget_rounds: int = _limit("rounds", "Analyses per branch.")

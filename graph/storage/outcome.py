@@ -14,6 +14,8 @@ _COMPARED = {
 }
 _BASELINES = {
     "cuda_graph": "eager in a CUDA graph", "compile": "torch.compile", "compile_reduce_overhead": "torch.compile (reduce-overhead)",
+    "compile_max_autotune": "torch.compile (max-autotune)",
+    "compile_max_autotune_no_cudagraphs": "torch.compile (max-autotune-no-cudagraphs)",
 }  # fmt: skip
 """Baselines in a reader's words, where their names are not."""
 _FACTS = "-facts.json"

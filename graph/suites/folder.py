@@ -137,6 +137,7 @@ def row_of(task: PlannedTask, root: Path) -> SuiteRow:
     return row.model_copy(
         update={
             "score": timing.score, "kind": timing.kind.value, "comparison": timing.said.value, "baseline": timing.baseline,
+            "baselines": len(timing.baselines_ms),
             "median_ms": timing.median_ms, "baseline_ms": timing.baselines_ms.get(timing.baseline),
             "label": winner.verdict.label.value if winner.verdict.label else "", "precision": precision_of(winner.verdict),
         }

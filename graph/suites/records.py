@@ -65,6 +65,8 @@ class SuiteRow(Record):
     kind: str = ""
     comparison: str = ""
     baseline: str = ""
+    baselines: int = 0
+    """Baselines that were measured or estimated, of which that one is the strongest; 0 in older rows."""
     median_ms: float | None = None
     baseline_ms: float | None = None
     label: str = ""

@@ -53,7 +53,7 @@ def test_a_run_without_winner_is_no_result(tmp_path: Path) -> None:
 def test_an_interrupted_run_says_where_its_rows_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    def interrupted(target: str, raw: Path) -> None:
+    def interrupted(target: str, raw: Path, baselines: str) -> None:
         raise KeyboardInterrupt
 
     monkeypatch.setattr(bench, "open_evaluator", interrupted)

@@ -39,7 +39,8 @@ def judge_by(monkeypatch: pytest.MonkeyPatch) -> Callable[[Judge], None]:
                 return judge(task, self._raw)
 
         @asynccontextmanager
-        async def open_scripted(target: str, raw: Path | None, sandbox: str) -> AsyncIterator[ScriptedEvaluator]:
+        async def open_scripted(target: str, raw: Path | None, sandbox: str, baselines: str) -> AsyncIterator[ScriptedEvaluator]:
+            assert baselines == "four"
             yield Judging(raw)
 
         monkeypatch.setattr("tritonsmith.cli.judging.open_evaluator", open_scripted)
@@ -64,6 +65,19 @@ def test_samples_are_kept_where_somebody_asks_for_them(
         assert json.loads(capsys.readouterr().out)["timing"]["raw"] == told
         assert run(["evaluate", TASK, kernel, *options]) == 0
         assert ("samples" in capsys.readouterr().out) is bool(options)
+
+
+def test_the_number_of_baselines_is_passed_on(kernel: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[str] = []
+
+    @asynccontextmanager
+    async def open_scripted(target: str, raw: Path | None, sandbox: str, baselines: str) -> AsyncIterator[ScriptedEvaluator]:
+        asked.append(baselines)
+        yield ScriptedEvaluator({})
+
+    monkeypatch.setattr("tritonsmith.cli.judging.open_evaluator", open_scripted)
+    run(["evaluate", TASK, kernel, "--baselines", "six"])
+    assert asked == ["six"] and run(["evaluate", TASK, kernel, "--baselines", "one"]) == 2
 
 
 def test_a_refused_kernel_is_exit_code_1(kernel: str, capsys: pytest.CaptureFixture[str], judge_by: Callable[[Judge], None]) -> None:

@@ -10,6 +10,7 @@ from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.oracle.timing import calls
 from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
+from tritonsmith.evaluator.oracle.timing.known_baselines import KnownBaselines
 
 LATER = 0.02
 """Milliseconds by which the card is had later where it is asked for after the answer."""
@@ -106,7 +107,8 @@ def make_timer(lost: Iterable[bool] = (), **about: Any) -> tuple[CallTimer, Any,
     """A timer of calls, a candidate's runner and the baselines'."""
     hold = Hold()
     session = SimpleNamespace(slots=[], arithmetic=SimpleNamespace(tf32=False))
-    process, baselines = BaselineProcess(cast(Any, session), {"eager": 0}), TimedRunner(hold, clocked=5.5, card=5.0, deliver=0.7, empty=0.5)
+    process = BaselineProcess(cast(Any, session), KnownBaselines({"eager": 0}))
+    baselines = TimedRunner(hold, clocked=5.5, card=5.0, deliver=0.7, empty=0.5)
     process._runner = cast(Any, baselines)
     made = CallTimer(process, cast(Any, hold))
     assert made.measure_empty(1.0) == (0.5, 0.5 + LATER)

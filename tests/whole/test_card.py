@@ -11,6 +11,7 @@ import pytest
 from bench_tasks import write_task
 from project import ROOT
 from tritonsmith.benchmarks.kernelbench.texts import copy_reference
+from tritonsmith.evaluator.channel.doorbell import BASELINES, QUICK_BASELINES
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.oracle.handles import sanitizer
 from tritonsmith.evaluator.schema import Label, Status, Task, TimingKind
@@ -47,7 +48,7 @@ def test_an_honest_kernel_is_measured_against_every_baseline(evaluator: LocalEva
     assert verdict.label is Label.KERNEL
     timing = verdict.timing
     assert timing is not None and timing.kind is TimingKind.MEASURED
-    assert set(timing.baselines_ms) == {"eager", "cuda_graph", "compile", "compile_reduce_overhead"}, timing.notes
+    assert set(timing.baselines_ms) == set(QUICK_BASELINES), timing.notes
     assert timing.baseline == min(timing.baselines_ms, key=lambda name: timing.baselines_ms[name])
     assert timing.interval is not None and timing.interval[0] <= timing.score <= timing.interval[1]
     samples = json.loads(Path(str(timing.raw)).read_text())["samples"]
@@ -71,6 +72,21 @@ def test_strict_adds_trials_new_weights_and_the_audit(evaluator: LocalEvaluator,
     assert verdict.environment["audit"]["interpreter"] == "no race found"
     assert verdict.environment["audit"]["compute-sanitizer"] == (sanitizer.say_why_not() or "no memory error found")
     assert verdict.timing is not None and len(verdict.timing.sessions) == 3
+    assert set(verdict.timing.baselines_ms) == set(BASELINES), verdict.timing.notes
+    assert "the strongest of six baselines" in verdict.message
+
+
+def test_an_autotuned_baseline_is_built_once(evaluator: LocalEvaluator) -> None:
+    """A product, of which an autotuner has a choice; the second strict verdict of the task builds nothing, and quick ones have four."""
+    task = load_task(ROOT / "benchmarks/tasks/76_linear_bias_relu.py")
+    text = copy_reference(task.source, task.path)
+    first, again = (evaluator.evaluate_now(task, text, "strict") for _ in range(2))
+    for verdict in (first, again):
+        assert verdict.timing is not None and set(verdict.timing.baselines_ms) == set(BASELINES), verdict.message
+    assert "autotune baselines" in first.environment["seconds_by_step"]
+    assert "autotune baselines" not in again.environment["seconds_by_step"]
+    quick = evaluator.evaluate_now(task, text)
+    assert quick.timing is not None and set(quick.timing.baselines_ms) == set(QUICK_BASELINES)
 
 
 FAULTS = {

@@ -68,7 +68,8 @@ def write_author(rows: Sequence[JudgeRow], names: Sequence[str], results: Path, 
         score, eager = (f"{one:.3f}" if one is not None else "" for one in (row.score, row.score_eager))
         time = f"{row.median_ms:.4g}" if row.median_ms is not None else ""
         why = "" if row.ruling is Ruling.JUDGED else f"{row.status} {row.message}".replace("|", "/")
-        cells = (row.name, row.profile, row.ruling.value, row.label, score, row.baseline, eager, time, why)
+        of = f"{row.baseline}, of {len(row.baselines_ms)}" if row.baselines_ms else row.baseline
+        cells = (row.name, row.profile, row.ruling.value, row.label, score, of, eager, time, why)
         lines.append(f"| {' | '.join(cells)} |")
     missing = [name for name in names if name not in {row.name for row in rows}]
     lines += ["", f"No row: {', '.join(missing) or 'none'}."]

@@ -1,15 +1,17 @@
-"""The reference as it would be run without us: eager, eager in a CUDA graph, torch.compile in two modes. Runs in its own runner process."""
+"""The reference as it would be run without us: eager, in a CUDA graph, torch.compile in four modes. Runs in its own runner process."""
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Any
 
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.channel.doorbell import BASELINES
+from tritonsmith.evaluator.channel.doorbell import AUTOTUNED_BASELINES, BASELINES
 from tritonsmith.evaluator.confined.runner.captured import list_tensor_attributes
 from tritonsmith.evaluator.confined.runner.tuning import settle_tuning
 from tritonsmith.evaluator.reference.module import flatten, load_reference
@@ -19,6 +21,9 @@ from tritonsmith.evaluator.schema import Task
 
 _WARMUP = 3
 """Forwards before a CUDA graph is captured."""
+
+_MOST_COMPILED = 16
+"""Compiled forms of one forward. Four modes with and without TF32 are eight, torch's own limit, beyond which it silently runs eagerly."""
 
 Forward = Callable[..., Any]
 
@@ -50,7 +55,7 @@ class TensorAttributes:
 
 
 class Baselines:
-    """The four baselines over one model, each built at its first call.
+    """The baselines over one model, each built at its first call.
 
     Args:
         task: the task whose reference is run.
@@ -74,6 +79,7 @@ class Baselines:
         self._buffers = UpdatedBuffers(self._model, updates)
         self._attributes = TensorAttributes(self._model)
         self._called = False
+        self._frugal = frugal
         self.returned: Any = None
         """Nobody asks how the reference's result is nested here."""
         self.load_weights(Path(weights))
@@ -83,7 +89,7 @@ class Baselines:
                     self.call(arguments, mode)
             except Exception as error:  # noqa: BLE001 - torch.compile may raise anything; reported when the mode is asked for
                 self._failed[mode] = error
-        if frugal:
+        if frugal:  # also what building one that failed took
             torch.cuda.empty_cache()
 
     def load_weights(self, path: Path) -> None:
@@ -102,17 +108,29 @@ class Baselines:
         """What one forward of the baseline with that number returns."""
         if mode in self._failed:
             raise self._failed[mode]
+        is_new = False
         if mode != self._mode:  # a repeated call does no more than a candidate's, else the baseline would look slower
             self._mode = -1
             set_tf32(bool(mode % 2))
             self._attributes.switch(mode)
-            if mode not in self._forwards:
+            if is_new := mode not in self._forwards:
                 self._called = True  # a graph is captured after some forwards
                 self._forwards[mode] = _BUILDERS[BASELINES[mode // 2]](self._model, self._arguments)
             self._mode, self._forward = mode, self._forwards[mode]
         self.set_back()
         self._called = True
-        return [*flatten(self._forward(*arguments)), *self._buffers.read()]
+        results = [*flatten(self._forward(*arguments)), *self._buffers.read()]
+        if is_new:
+            self._give_back(mode)
+        return results
+
+    def _give_back(self, mode: int) -> None:
+        """Give the card's memory back that building took: kernels that an autotuner timed had operands of their own."""
+        autotuned = BASELINES[mode // 2] in AUTOTUNED_BASELINES
+        if autotuned:
+            gc.collect()  # nothing else collects once a process is ready
+        if autotuned or self._frugal:
+            torch.cuda.empty_cache()
 
     def facts(self, arguments: list[Any], mode: int) -> tuple[dict[str, Any], Any]:
         """The reference's launches are counted from its operator trace, not here."""
@@ -143,21 +161,19 @@ def _capture_graph(model: nn.Module, arguments: list[Any]) -> Forward:
     return replay
 
 
-def _compile(model: nn.Module, arguments: list[Any]) -> Forward:
-    return _compile_in_mode(model, "default")
-
-
-def _compile_for_overhead(model: nn.Module, arguments: list[Any]) -> Forward:
-    return _compile_in_mode(model, "reduce-overhead")
-
-
-def _compile_in_mode(model: nn.Module, mode: str) -> Forward:
+def _compile(model: nn.Module, arguments: list[Any], mode: str) -> Forward:
     settle_tuning()
     compiled: Forward = torch.compile(model, mode=mode)
+    torch._dynamo.config.recompile_limit = _MOST_COMPILED
     return compiled
 
 
 _BUILDERS: dict[str, Callable[[nn.Module, list[Any]], Forward]] = {
-    "eager": _run_eagerly, "cuda_graph": _capture_graph, "compile": _compile, "compile_reduce_overhead": _compile_for_overhead,
-}  # fmt: skip
+    "eager": _run_eagerly,
+    "cuda_graph": _capture_graph,
+    "compile": partial(_compile, mode="default"),
+    "compile_reduce_overhead": partial(_compile, mode="reduce-overhead"),
+    "compile_max_autotune": partial(_compile, mode="max-autotune"),
+    "compile_max_autotune_no_cudagraphs": partial(_compile, mode="max-autotune-no-cudagraphs"),
+}
 """How the forward of each baseline is made from the model and the arguments that stay in their slots."""

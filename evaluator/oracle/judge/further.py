@@ -24,7 +24,7 @@ class FurtherBaselines:
 
     Args:
         session: the task on the card.
-        first: the process of the first session, whose chosen settings count here too.
+        first: the process of the first session; what is known of the baselines counts here too.
         count: further sessions of a verdict.
     """
 
@@ -35,11 +35,14 @@ class FurtherBaselines:
         self._processes: list[BaselineProcess] = []
         self._built: dict[BaselineProcess, str] = {}
         """What each process builds or has built."""
+        self.strongest: dict[str, str] = {}
+        """By profile: the strongest baseline in the last verdict."""
         if session.plan.together and count * _count_bytes(session) <= _MOST_KEPT * session.hardware.memory_bytes:
-            self._processes = [BaselineProcess(session) for _ in range(count)]
+            self._processes = [BaselineProcess(session, first.known) for _ in range(count)]
 
-    def start(self, name: str, pool: RunnerPool) -> None:
-        """Let the kept processes build this baseline while something else goes on; where it is not known yet they import only."""
+    def start(self, profile: str, pool: RunnerPool) -> None:
+        """Let the kept processes build what will most likely be the strongest baseline again; where none is known yet they import only."""
+        name = self.strongest.get(profile) or self.strongest.get("quick", "")
         if not name or not self._processes:
             pool.fill(reference=self._count)
         for process in self._processes if name else ():
@@ -58,7 +61,7 @@ class FurtherBaselines:
     @contextlib.contextmanager
     def lend(self, number: int, name: str) -> Iterator[BaselineProcess]:
         """The started process of a further session (from 0), with this baseline alone; one that is not kept ends behind it."""
-        process = self._processes[number] if self._processes else BaselineProcess(self._session)
+        process = self._processes[number] if self._processes else BaselineProcess(self._session, self._first.known)
         try:
             self._open(process, name)
             yield process
@@ -66,7 +69,6 @@ class FurtherBaselines:
             process.close()
             raise
         finally:
-            process.notes.clear()
             if not self._processes:
                 process.close()
 
@@ -74,8 +76,6 @@ class FurtherBaselines:
         if process.is_running and self._built.get(process) != name:
             process.close()
         if not process.is_running:
-            process.modes = dict(self._first.modes)
-            process.notes.clear()
             process.start((name,))
             self._built[process] = name
 

@@ -13,7 +13,8 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import BASELINES, CUDA_GRAPH, Command
+from tritonsmith.evaluator.channel.doorbell import BASELINES, CUDA_GRAPH, QUICK_BASELINES, Command
+from tritonsmith.evaluator.errors import BaselineError
 from tritonsmith.evaluator.floors import CEILINGS
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
@@ -63,17 +64,17 @@ class CardJudge:
 
     Args:
         session: the task on the card.
-        names: the baselines that candidates are timed against.
+        names: the baselines that candidates are timed against; without names, all of them in a strict verdict, else the quick ones.
     """
 
-    def __init__(self, session: LoadedTask, names: tuple[str, ...] = BASELINES) -> None:
+    def __init__(self, session: LoadedTask, names: tuple[str, ...] = ()) -> None:
         self.session = session
         self._names = names
         self.baselines = BaselineProcess(session)
         self.timer = CallTimer(self.baselines)
         self._together = session.plan.together
         if self._together:
-            _start_all(self.baselines, names)
+            _start_all(self.baselines, _choose_names(names, "quick"))
         self._roomy = self._together and has_room(session)
         self._inputs = SharedInputs(session)
         self._known: dict[str, float] = {}  # ms of each baseline in the last verdict, where they are timed one at a time
@@ -84,7 +85,6 @@ class CardJudge:
         self._further = FurtherBaselines(session, self.baselines, _SESSIONS["strict"] - 1)
         self._attempts = Attempts()
         self.in_graphs: set[str] = set()  # texts whose last verdict timed them in a CUDA graph
-        self._strongest = ""  # the strongest baseline in the last verdict
         self._ahead = False  # whether a strict verdict is prepared meanwhile: while baselines are built, and in one for the next
 
     def take_trace(self, trace: list[OperatorCost]) -> None:
@@ -131,13 +131,16 @@ class CardJudge:
 
     def _time_together(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> Timed:
         """Check the candidate and time it against all baselines, whose process stays alive between candidates. Raises RunnerFault."""
-        self.baselines.start(self._names)
+        self.baselines.start(names := _choose_names(self._names, profile))
+        if self.baselines.unbuilt:  # ahead of the candidate: nothing that its process does can spoil what an autotuner finds
+            with self._step("autotune baselines"):
+                self.baselines.wait_ready()
         with contextlib.ExitStack() as stack:
             with open_witness(self.session, roomy=self._roomy) as witness:
                 with self._step("start"):
                     runner = stack.enter_context(self._runner(kernel, witness))
                     if self.session.pool is not None and _SESSIONS[profile] > 1:  # every further session has a process of its own
-                        self._further.start(self._strongest, self.session.pool)  # it will most likely be the strongest again
+                        self._further.start(profile, self.session.pool)
                 with self._step("check"):
                     order_dependent = self._check(log, runner, kernel, profile)
                 memory.look()
@@ -148,10 +151,9 @@ class CardJudge:
             with self._step("baselines"):
                 self.timer.open_baselines()
                 self._further.wait_ready()
-            _require_some(self.baselines)
+            _require_some(self.baselines, names)
             with self._step("time"):
-                first = TimingSession(self.timer, runner, profile, self._limit, tuple(self.baselines.modes), self._attempts.form)
-            self._strongest = first.strongest
+                first = TimingSession(self.timer, runner, profile, self._limit, _list_ready(self.baselines, names), self._attempts.form)
             memory.look()
             clocks = first.clocks
             facts = _read_facts(first.forms.facts_of(report), kernel, order_dependent) if report else None
@@ -161,6 +163,7 @@ class CardJudge:
             self._variation.require_explained(facts)
             with self._step("baseline alone"):
                 first.compare_alone()
+            self._further.strongest[profile] = first.strongest
         return Timed(first, first.paired, clocks, facts)
 
     def _time_one_by_one(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> Timed:
@@ -174,20 +177,19 @@ class CardJudge:
             with self._step("facts of the runner"):
                 facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
                 self._variation.require_explained(facts)
-        self.baselines.forget_notes()
-        sessions = {}
+        known, names, sessions = self.baselines.known, _choose_names(self._names, profile), {}
+        known.forget_notes()
         with self._step("time"):
-            for name in _choose_baselines(self.baselines.list_usable(self._names), self._known):
-                with contextlib.closing(BaselineProcess(self.session, self.baselines.modes)) as baselines:
+            for name in _choose_baselines(known.list_usable(names), self._known):
+                with contextlib.closing(BaselineProcess(self.session, known)) as baselines:
                     _start_one(baselines, name, self.session.pool)
-                    baselines.wait_ready()  # what building takes is given back before the candidate comes
-                    session = self._time_against(baselines, kernel, profile, name)
+                    session = None if known.explain(name) else self._time_against(baselines, kernel, profile, name)
                 memory.look()
                 if session is not None:
                     sessions[name] = session
-        _require_some(self.baselines)
+        _require_some(self.baselines, tuple(sessions))
         paired = {name: session.paired[name] for name, session in sessions.items()}
-        self._known |= {name: pair.baseline_ms for name, pair in paired.items()}
+        self._known = dict.fromkeys(names, math.inf) | self._known | {name: pair.baseline_ms for name, pair in paired.items()}
         first = sessions[find_strongest(paired)]
         return Timed(first, paired, first.clocks, facts, [session for session in sessions.values() if session is not first])
 
@@ -197,10 +199,8 @@ class CardJudge:
         with self._runner(kernel) as runner:
             timer.set_candidate(runner)
             timer.open_baselines()
-            self.baselines.notes += baselines.notes
             if name not in baselines.modes:
                 return None
-            self.baselines.modes[name] = baselines.modes[name]
             session = TimingSession(timer, runner, profile, self._limit, (name,), self._attempts.form)
             session.compare_alone()
         return session
@@ -252,7 +252,8 @@ class CardJudge:
             self.session.use_weights(number)
             with self._further.lend(number - _OTHER_WEIGHTS - 1, strongest) as baselines:
                 session = self._time_against(baselines, kernel, profile, strongest)
-            assert session is not None  # its setting is known
+            if session is None:  # it does not count with these weights, or fails
+                raise BaselineError(strongest, "; ".join(self.baselines.notes))
             sessions.append(session)
         return sessions
 
@@ -292,21 +293,31 @@ def _start_all(baselines: BaselineProcess, names: tuple[str, ...]) -> None:
 
 
 def _start_one(baselines: BaselineProcess, name: str, pool: RunnerPool | None) -> None:
-    """Start the process of one baseline; the next one's process imports while this one builds."""
+    """Build one baseline, while the next one's process imports; what that takes is given back before the candidate comes."""
     baselines.start((name,))
     if pool is not None:
         pool.fill(reference=1)
+    baselines.wait_ready()
 
 
-def _require_some(baselines: BaselineProcess) -> None:
-    if not baselines.modes:
+def _choose_names(asked: tuple[str, ...], profile: str) -> tuple[str, ...]:
+    return asked or (BASELINES if profile == "strict" else QUICK_BASELINES)
+
+
+def _list_ready(baselines: BaselineProcess, names: tuple[str, ...]) -> tuple[str, ...]:
+    """Those of the names whose setting is chosen; an earlier verdict may have had more."""
+    return tuple(name for name in names if name in baselines.modes)
+
+
+def _require_some(baselines: BaselineProcess, names: tuple[str, ...]) -> None:
+    if not _list_ready(baselines, names):
         raise RunnerFault(Status.UNSUPPORTED, "no baseline could be run: " + "; ".join(baselines.notes))
 
 
 def _choose_baselines(names: tuple[str, ...], known: dict[str, float]) -> list[str]:
-    """All of the names at the first verdict; then eager execution, and those that may be the strongest."""
+    """Those that no verdict has tried; then eager execution, and those that may be the strongest."""
     best = min(known.values(), default=0.0)
-    return [name for name in names if not known or name == "eager" or known.get(name, math.inf) <= _CLOSE * best]
+    return [name for name in names if name not in known or name == "eager" or known[name] <= _CLOSE * best]
 
 
 def _profile_again(runner: RunnerHandle, limit: float, timed: TimingSession, kernel: KernelText, order_dependent: bool) -> LaunchFacts:

@@ -46,7 +46,8 @@ def make_timing(
     intervals = [measurement.interval for measurement in measurements]
     middle = measurements[len(measurements) // 2]
     worst = max((session.control for session in sessions), key=lambda pair: abs(pair.ratio - 1.0))
-    notes = [*baselines.notes, *notes, *(note for session in sessions for note in session.notes)]
+    measured = f"baselines measured: {', '.join(paired)}"
+    notes = [measured, *baselines.notes, *notes, *(note for session in sessions for note in session.notes)]
     notes.append(f"spread of the candidate's samples (IQR/median) {spread(paired[best].candidate):.1%}")
     if baselines.session.arithmetic.tf32:
         tf32 = [name for name, mode in baselines.modes.items() if mode % 2]
@@ -68,6 +69,6 @@ def make_timing(
 def describe_score(timing: Timing) -> str:
     """The score in one line."""
     words = timing.comparison.value if timing.comparison else "not compared"
-    against = f"{timing.score:.2f}x the strongest baseline ({timing.baseline}; {words})"
+    against = f"{timing.score:.2f}x the {timing.bar} ({timing.baseline}; {words})"
     form = f"; {timing.form_words}" if timing.form_words else ""
     return f"{timing.median_ms:.3f} ms, {against}, {timing.score_eager:.2f}x eager{form}"

@@ -52,6 +52,7 @@ from tritonsmith.evaluator.oracle.timing.blame import (
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.hold import HOLD_MS, CardHold, card_hold
 from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample
+from tritonsmith.evaluator.oracle.timing.result_check import ResultCheck
 from tritonsmith.evaluator.oracle.timing.turns import INTERRUPTED, TOO_SOON, Exchange, Turn
 from tritonsmith.evaluator.schema import Status
 
@@ -254,12 +255,13 @@ class CallTimer:
     # ---- baselines
 
     def open_baselines(self) -> None:
-        """Wait until the baselines are built, give them the weights of now, and keep the faster setting of each.
+        """Wait until the baselines are built, give them the weights of now, and keep the faster setting of each that is right.
 
         Raises InfrastructureError.
         """
         self.baselines.wait_ready()
         self.measure_empty(BUILD_SECONDS)
+        self.baselines.leave_out_wrong(ResultCheck(self.session, self.baselines).find_wrong)
         if self.baselines.undecided:
             inputs = Inputs(self.session)
             self.baselines.choose_modes(lambda mode: self._fastest_ms(mode, inputs))

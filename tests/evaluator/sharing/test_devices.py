@@ -106,7 +106,7 @@ def test_cards_of_a_machine_without_one_need_a_target(devices, tmp_path, capsys,
 def test_a_card_that_does_not_start_closes_the_others():
     opened = []
 
-    def open_card(target, raw_dir, sandbox, device):
+    def open_card(target, raw_dir, sandbox, device, baselines):
         if device == "1":
             raise InfrastructureError("no oracle")
         opened.append(StandIn(World()))

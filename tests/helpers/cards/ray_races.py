@@ -12,8 +12,8 @@ from tritonsmith.evaluator.sharing.supervisor import RaceQuestion
 
 
 class RacingSupervisor(StubSupervisor):
-    def __init__(self, target, sandbox):
-        StubSupervisor.__init__(self, target, sandbox)
+    def __init__(self, target, sandbox, baselines):
+        StubSupervisor.__init__(self, target, sandbox, baselines)
         self.card = search_card.Card(2)
 
     def hello(self):

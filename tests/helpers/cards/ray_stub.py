@@ -23,7 +23,7 @@ TASK = Task(name="mine", path="mine.py", source="x")
 
 
 class StubSupervisor:
-    def __init__(self, target, sandbox):
+    def __init__(self, target, sandbox, baselines):
         self.log = Path(target)
 
     def hello(self):

@@ -21,6 +21,7 @@ from tritonsmith.evaluator.oracle.timing.baselines import BaselineProcess
 from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.oracle.timing.hold import CardHold
 from tritonsmith.evaluator.oracle.timing.hold_kernel import ANY_TIME, ENDED, GAP, INTERRUPTED, LATE, STARTED
+from tritonsmith.evaluator.oracle.timing.known_baselines import KnownBaselines
 from tritonsmith.evaluator.schema import Status
 
 SLICE_US = 2000.0
@@ -278,7 +279,7 @@ def share_card(
     monkeypatch.setattr(calls.secrets, "randbelow", lambda part: 1)
     slots = [torch.empty(input_bytes // 4, device="meta")]
     session = SimpleNamespace(slots=slots)
-    process = BaselineProcess(cast(Any, session), {"eager": 0})
+    process = BaselineProcess(cast(Any, session), KnownBaselines({"eager": 0}))
     process._slots = slots
     takes = {"clocked": forward_ms, "deliver": deliver_ms, "empty": 0.001}
     candidate, baselines = (SlicedRunner(card, placing_ms, **takes) for _ in range(2))

@@ -25,6 +25,7 @@ from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.judge import on_card
 from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
+from tritonsmith.evaluator.oracle.timing.known_baselines import KnownBaselines
 from tritonsmith.evaluator.oracle.timing.paired import Paired
 from tritonsmith.evaluator.schema import LaunchFacts, PrecisionClass, Status
 from tritonsmith.evaluator.tasks import load_task
@@ -264,17 +265,14 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
             made.append("alone")
 
     class Baselines:
-        def __init__(self, session: Any, modes: dict[str, int] | None = None) -> None:
-            self.modes, self.notes = dict(modes or {}), []
-
-        def list_usable(self, names: tuple[str, ...]) -> tuple[str, ...]:
-            return names
-
-        def forget_notes(self) -> None:
-            self.notes.clear()
+        def __init__(self, session: Any, known: KnownBaselines | None = None) -> None:
+            self.known = known or KnownBaselines()
+            self.modes, self.notes = self.known.modes, self.known.notes
 
         def start(self, names: tuple[str, ...]) -> None:
             self.modes |= {name: 0 for name in names if name != "compile"}
+            if names[0] == "compile_max_autotune":  # as where it takes too long
+                self.known.leave_out(names[0], "it takes too long")
 
         def wait_ready(self) -> None:
             made.append("built")
@@ -313,3 +311,8 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
     made.clear()
     judge._time_one_by_one(cast(Any, None), watch, KernelText.of(""), "quick")
     assert [name for name in made if name in milliseconds] == ["eager", "compile_reduce_overhead"]
+    made.clear()
+    milliseconds["compile_max_autotune_no_cudagraphs"] = 3.0
+    strict = judge._time_one_by_one(cast(Any, None), watch, KernelText.of(""), "strict")  # it has what no quick verdict has tried
+    assert [name for name in made if name in milliseconds] == ["eager", "compile_reduce_overhead", "compile_max_autotune_no_cudagraphs"]
+    assert strict.first.strongest == "compile_max_autotune_no_cudagraphs" and judge.baselines.notes == ["it takes too long"]
