@@ -319,17 +319,16 @@ def count_in_a_row(pairs: Paired, control: Paired, oracle_seconds: float) -> int
     return min(affordable, most) if affordable >= least else 0
 
 
-def weigh_alone(expected_ms: float, alone: Mapping[str, Sequence[float]], strongest: str) -> float:
-    """`alone_factor` of the strongest baseline; another one counts in its place where it was certainly held back.
+def find_strongest_alone(alone: Mapping[str, Sequence[float]], strongest: str) -> str:
+    """The strongest baseline once the candidate's processes are gone: another than in turns only where it was certainly held back.
 
     Args:
-        expected_ms: the strongest baseline's time without anybody's doing.
-        alone: by baseline, its times once the candidate's processes are gone.
-        strongest: its name.
+        alone: by baseline, its times then.
+        strongest: the one in turns with the candidate.
     """
     medians = {name: float(np.median(samples)) for name, samples in alone.items()}
-    least, best = min(medians.values()), medians[strongest]
-    return alone_factor(expected_ms, least if least < _HELD_BACK * best else best)
+    least = min(medians, key=lambda name: medians[name])
+    return least if medians[least] < _HELD_BACK * medians[strongest] else strongest
 
 
 def gain_in_a_row(in_turns: Sequence[Sample], in_a_row: Sequence[Sample], empty: Empty) -> float:

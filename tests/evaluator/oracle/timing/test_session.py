@@ -140,3 +140,12 @@ def test_a_candidate_is_not_called_in_a_row_where_the_baselines_gain_nothing(ses
     session = session_of(BASELINE_MS, 0.0)
     session.compare_alone()
     assert session.raw()["candidate_in_a_row_wall_ms"] == [] and session.measurement.ratio == pytest.approx(1.0)
+
+
+def test_a_baseline_that_is_held_back_in_turns_counts_once_it_is_alone(session_of: Any) -> None:
+    """Further sessions are against that one too."""
+    session = session_of(BASELINE_MS, 0.0, names=("eager", "far off"))
+    session.timer.time_baseline = lambda name, draw, limit: Sample(*[(0.5 if name == "far off" else 1.0) * BASELINE_MS] * 2)
+    session.compare_alone()
+    assert session.strongest == "far off" and session.measurement.ratio == pytest.approx(0.5)
+    assert session.raw()["baselines_alone_ms"]["far off"] == [0.5 * BASELINE_MS] * 40
