@@ -22,6 +22,8 @@ BASELINES = ("eager", "cuda_graph", "compile", "compile_reduce_overhead")
 """How a reference may be run; a runner's mode is an index into these and a setting of TF32."""
 _PAGE = 4096
 """Bytes of the shared page."""
+_ORDER_BITS = 32
+"""Bits of a schedule's order in its word."""
 _LINE_LIMIT = 64 << 10
 """Bytes of the longest line that is read from a runner."""
 _SPIN_SECONDS = {"cuda": 0.0002, "cpu": 0.0001}
@@ -35,7 +37,7 @@ class Command(IntEnum):
     """What the oracle asks of a runner through the doorbell."""
 
     CALL = 1
-    """Run forward on the input slots and wait for the card; the argument is a mode or a schedule seed."""
+    """Run forward on the input slots and wait for the card; the argument is a mode, or a schedule as `schedule_word` makes it."""
     DELIVER = 6
     """Copy every tensor that the last call returned into the output slots; after CLOCKED, note the card's time first."""
     CLOCKED = 7
@@ -52,6 +54,16 @@ class Command(IntEnum):
     WEIGHTS = 4
     """Read the weights file again and copy it into the model in place."""
     EXIT = 5
+
+
+def schedule_word(order: int, configuration: int = 0) -> int:
+    """The argument of a call without a card: the order of the programs, and the configuration that every autotuner keeps."""
+    return order | configuration << _ORDER_BITS
+
+
+def read_schedule(word: int) -> tuple[int, int]:
+    """Order and configuration in what `schedule_word` made."""
+    return word & ((1 << _ORDER_BITS) - 1), word >> _ORDER_BITS
 
 
 class Doorbell:
