@@ -149,7 +149,7 @@ class CardFreeJudge:
         """Check the first call while the compiler is at work; its report. A refusal by the compiler says more than a failed call."""
         failed: RunnerFault | None = None
         try:
-            checked_call(log, runner, "signed", schedule_word(_IN_TURN, 1), self._limit)  # tuners run every configuration in it
+            checked_call(log, runner, "signed", schedule_word(_IN_TURN, 2), self._limit)  # tuners run every configuration in it
         except RunnerFault as fault:
             failed = fault
         compiled = _wait_compiled(compilation, self._limit)
@@ -299,7 +299,7 @@ def _list_other_calls(profile: str, configurations: int) -> list[tuple[str, int]
     """
     kinds = stress_kinds(profile, interpreted=True)
     if profile != "strict":
-        return [(kind, schedule_word(_IN_TURN, 2 + number)) for number, kind in enumerate(kinds)]
+        return [(kind, schedule_word(_IN_TURN, 1 + number)) for number, kind in enumerate(kinds)]
     others = range(1, min(configurations, _MOST_CONFIGURATIONS))
     calls = [*((kind, 2 + number) for number, kind in enumerate(("signed", *kinds))), *(("own", number) for number in others)]
     return [(kind, schedule_word(_SHUFFLES[profile] + 1 + place, kept)) for place, (kind, kept) in enumerate(calls)]
