@@ -19,6 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
+from tritonsmith.evaluator.reference.given_values import hand_on, jumps, take_given
 from tritonsmith.evaluator.reference.number_types import (
     WIDE,
     OriginalType,
@@ -64,17 +65,19 @@ class InFloat64:
 
     def __init__(self, *, on_card: bool = False) -> None:
         self._needed: bool | None = None
+        self._jumps = False
+        """Whether forward has an operator whose result jumps."""
         self._on_card = on_card
 
     @contextlib.contextmanager
-    def __call__(self, model: nn.Module | None = None) -> Iterator[None]:
-        """Around one forward, of a module that `widen_module` made."""
+    def __call__(self, model: nn.Module | None = None, *, moved: bool = False) -> Iterator[None]:
+        """Around one forward, of a module that `widen_module` made; `moved` where inputs know the values that were given."""
         kept = torch.get_default_dtype()
         torch.set_default_dtype(torch.float64)
         widen = _Widen(Rounder(kept, on_card=self._on_card))
         code = _Code(widen)
         try:
-            if self._needed is False:
+            if self._needed is False and not (moved and self._jumps):
                 yield
             else:
                 _mark_held(model)
@@ -83,6 +86,7 @@ class InFloat64:
         finally:
             torch.set_default_dtype(kept)
         self._needed = bool(self._needed) or widen.used or widen.rounder.used or code.asked
+        self._jumps |= widen.jumps
 
 
 def _mark_held(model: nn.Module | None) -> None:
@@ -97,6 +101,8 @@ class _Widen(TorchDispatchMode):
         super().__init__()
         self.used = False
         """Whether anything had to be widened."""
+        self.jumps = False
+        """Whether an operator's result jumps between neighbouring values."""
         self.rounder = rounder
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -109,7 +115,10 @@ class _Widen(TorchDispatchMode):
         if func.is_view and not fresh:
             original = read_original(args[0])
             result = func(*args, **kwargs)
+            hand_on(func, name, args, kwargs, result)
             return tree_map(lambda part: mark(part, original) if is_inexact(part) else part, result)
+        if jumps(name, kwargs):
+            self.jumps, args = True, take_given(args)
         args, kwargs = self.rounder.round_arguments(name, args, kwargs)
         if func._schema.is_mutable:
             result = func(*args, **kwargs)
@@ -118,8 +127,10 @@ class _Widen(TorchDispatchMode):
             return result
         original = OriginalType(self._read_type(args[0]), (), literal=True) if fresh else self.rounder.find_result(name, args, kwargs)
         literal = original.literal and name == "_to_copy"
-        args, kwargs = tree_map(self._widen, (args, kwargs))
-        return tree_map(lambda part: self._finish(part, original, literal), func(*args, **kwargs))
+        wide_args, wide_kwargs = tree_map(self._widen, (args, kwargs))
+        result = tree_map(lambda part: self._finish(part, original, literal), func(*wide_args, **wide_kwargs))
+        hand_on(func, name, args, kwargs, result)
+        return result
 
     def _read_type(self, made: torch.Tensor) -> torch.dtype:
         """The type of a tensor of numbers: float64 is what it has where the code names none."""

@@ -28,6 +28,7 @@ from dataclasses import dataclass
 import torch
 
 from tritonsmith.evaluator.channel.strides import distinct, with_values
+from tritonsmith.evaluator.reference.given_values import keep_given
 
 _TAIL_PART = 16
 """The tail is the last axis length divided by this."""
@@ -237,12 +238,14 @@ def _raise_ends(values: torch.Tensor, axis: int) -> torch.Tensor:
 
 def perturb_last_place(tensors: Sequence[torch.Tensor]) -> list[torch.Tensor]:
     """Floating tensors in float64, each value moved by up to one unit of float32's last place: what rounding of the inputs may do."""
-    return move_values([tensor.double() if tensor.is_floating_point() else tensor for tensor in tensors], torch.finfo(torch.float32).eps)
+    wide = [tensor.double() if tensor.is_floating_point() else tensor for tensor in tensors]
+    moved = move_values(wide, torch.finfo(torch.float32).eps)
+    return [keep_given(one, tensor) if one is not own else one for one, own, tensor in zip(moved, wide, tensors, strict=True)]
 
 
 def move_values(tensors: Sequence[torch.Tensor], step: float) -> list[torch.Tensor]:
     """Copies in the tensors' own types, each floating value moved by up to `step` as a share of it."""
-    return [_move(tensor, step) if tensor.is_floating_point() and tensor.numel() else tensor for tensor in tensors]
+    return [keep_given(_move(tensor, step), tensor) if tensor.is_floating_point() and tensor.numel() else tensor for tensor in tensors]
 
 
 def _move(tensor: torch.Tensor, step: float) -> torch.Tensor:

@@ -29,6 +29,7 @@ from tritonsmith.evaluator.oracle.checks.written import find_written, name_input
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
+from tritonsmith.evaluator.reference.given_values import KeepDecided, keep_given, read_given
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.reference.number_types import stand_for
 from tritonsmith.evaluator.reference.precision import set_tf32
@@ -227,7 +228,7 @@ class LoadedTask:
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The reference in float64, where the plan has it computed."""
-        with self.in_float64(self.model64):
+        with self.in_float64(self.model64, moved=_are_moved(tensors)):
             return run_forward(self.model64, self.fill_arguments(self.widen(tensors)), self.updates, self.written)
 
     def widen(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
@@ -242,16 +243,17 @@ class LoadedTask:
     def reference_outputs(self, tensors: list[torch.Tensor], precision: PrecisionClass) -> list[torch.Tensor]:
         """What the reference itself leaves when it computes in the given class, in the results' own types."""
         set_tf32(precision is PrecisionClass.TF32)
-        model, inputs = self.model, [tensor.clone() for tensor in tensors]
+        model, inputs = self.model, _change(tensors, torch.clone)
         if precision is PrecisionClass.HALF and not self.arithmetic.half:
             model = copy.deepcopy(self.model).bfloat16()
-            inputs = [tensor.bfloat16() if tensor.is_floating_point() else tensor for tensor in inputs]
+            inputs = _change(inputs, lambda tensor: tensor.bfloat16() if tensor.is_floating_point() else tensor)
         elif precision is PrecisionClass.TF32 and self.device == "cpu":
             model = copy.deepcopy(self.model)
             for parameter in model.parameters():
                 parameter.data = round_to_tf32(parameter.data)
-            inputs = [round_to_tf32(tensor) for tensor in inputs]
-        outputs = run_forward(model, self.fill_arguments(inputs), self.updates, self.written)
+            inputs = _change(inputs, round_to_tf32)
+        with KeepDecided() if _are_moved(inputs) else contextlib.nullcontext():
+            outputs = run_forward(model, self.fill_arguments(inputs), self.updates, self.written)
         set_tf32(False)
         return [output.to(getattr(torch, spec.dtype)) for output, spec in zip(outputs, self.results, strict=True)]
 
@@ -290,7 +292,17 @@ class LoadedTask:
 def _widen(tensor: torch.Tensor, spec: TensorSpec, device: str) -> torch.Tensor:
     """A copy in float64 that stands for the input's type, also where moved values are in float64 already."""
     wide = tensor.to(device, torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)
-    return stand_for(wide, getattr(torch, spec.dtype))
+    given = read_given(tensor)
+    return keep_given(stand_for(wide, getattr(torch, spec.dtype)), None if given is None else given.to(device))
+
+
+def _are_moved(tensors: list[torch.Tensor]) -> bool:
+    return any(read_given(tensor) is not None for tensor in tensors)
+
+
+def _change(tensors: list[torch.Tensor], change: Callable[[torch.Tensor], torch.Tensor]) -> list[torch.Tensor]:
+    """Other tensors, which know the given values of moved ones, changed likewise."""
+    return [keep_given(change(tensor), None if (given := read_given(tensor)) is None else change(given)) for tensor in tensors]
 
 
 def _list_compile_arguments(loaded: LoadedTask) -> dict[str, Any]:
