@@ -19,7 +19,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
-from tritonsmith.evaluator.reference.given_values import hand_on, jumps, take_given
+from tritonsmith.evaluator.reference.given_values import JUMPING, hand_on, take_given
 from tritonsmith.evaluator.reference.number_types import (
     WIDE,
     OriginalType,
@@ -117,7 +117,7 @@ class _Widen(TorchDispatchMode):
             result = func(*args, **kwargs)
             hand_on(func, name, args, kwargs, result)
             return tree_map(lambda part: mark(part, original) if is_inexact(part) else part, result)
-        if jumps(name, kwargs):
+        if name in JUMPING:
             self.jumps, args = True, take_given(args)
         args, kwargs = self.rounder.round_arguments(name, args, kwargs)
         if func._schema.is_mutable:

@@ -2,7 +2,7 @@
 
 The oracle moves inputs to see what rounding may do to a result. But nothing rounds an input that is compared as it was given: `x > 0.5` has
 one answer where x is 0.5. So a moved input knows the given values, and so does what views, copies and casts make of it. Operators that
-jump (comparisons, rounding to whole numbers, remainders) take the given values.
+jump (comparisons, rounding to whole numbers) take the given values.
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from torch.utils._pytree import tree_map
 
 _MARK = "_tritonsmith_given"
 JUMPING = frozenset(
-    "eq ne lt le gt ge isin bucketize searchsorted hardshrink threshold remainder fmod floor_divide floor ceil round trunc frac sign sgn "
-    "signbit heaviside isclose".split()
+    "eq ne lt le gt ge isin bucketize searchsorted hardshrink threshold floor ceil round trunc frac sign sgn signbit heaviside".split()
 )
-"""Operators whose results jump between neighbouring values of an operand."""
+"""Operators whose results jump between neighbouring values of an operand, and which every right kernel computes exactly. Remainders and
+floor divisions are none: a kernel may divide first."""
 MOVING = frozenset(
     "clone _to_copy index index_select gather cat stack repeat alias detach flip roll neg abs take tril triu masked_select "
     "_unsafe_view".split()
@@ -38,11 +38,6 @@ def read_given(value: Any) -> torch.Tensor | None:
     """The given values of a moved tensor; None for any other, and for one that was written to."""
     found = getattr(value, _MARK, None) if isinstance(value, torch.Tensor) else None
     return found[0] if found is not None and found[1] == value._version else None
-
-
-def jumps(name: str, named: Mapping[str, Any]) -> bool:
-    """Whether an operator is one of `JUMPING`, or a division that rounds."""
-    return name in JUMPING or (name == "div" and named.get("rounding_mode") is not None)
 
 
 def take_given(value: Any) -> Any:
@@ -70,7 +65,7 @@ class KeepDecided(TorchDispatchMode):
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         named = dict(kwargs or {})
         name = func.overloadpacket.__name__
-        if jumps(name, named):
+        if name in JUMPING:
             return func(*take_given(args), **named)
         result = func(*args, **named)
         hand_on(func, name, args, named, result)

@@ -292,8 +292,8 @@ class LoadedTask:
 def _widen(tensor: torch.Tensor, spec: TensorSpec, device: str) -> torch.Tensor:
     """A copy in float64 that stands for the input's type, also where moved values are in float64 already."""
     wide = tensor.to(device, torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)
-    given = read_given(tensor)
-    return keep_given(stand_for(wide, getattr(torch, spec.dtype)), None if given is None else given.to(device))
+    dtype, given = getattr(torch, spec.dtype), read_given(tensor)
+    return keep_given(stand_for(wide, dtype), None if given is None else given.to(device, dtype))
 
 
 def _are_moved(tensors: list[torch.Tensor]) -> bool:
