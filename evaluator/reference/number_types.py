@@ -57,7 +57,10 @@ class OriginalType:
 
 
 def mark(tensor: torch.Tensor, original: OriginalType) -> torch.Tensor:
-    """Note what a tensor stands for."""
+    """Note what a tensor stands for; of complex numbers where it has such."""
+    if tensor.is_complex() != original.dtype.is_complex:
+        dtype = original.dtype.to_complex() if tensor.is_complex() else original.dtype.to_real()
+        original = replace(original, dtype=dtype)
     setattr(tensor, _MARK, original)
     return tensor
 
