@@ -8,6 +8,7 @@ jump (comparisons, rounding to whole numbers) take the given values.
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
@@ -27,17 +28,27 @@ MOVING = frozenset(
 """Operators whose only result has values that they got, or those with another sign."""
 
 
+@dataclass(frozen=True)
+class _Given:
+    values: torch.Tensor
+    version: int
+    """Of the moved tensor."""
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Given:
+        return self
+
+
 def keep_given(moved: torch.Tensor, given: torch.Tensor | None) -> torch.Tensor:
     """Note the given values of a moved tensor; nothing where there are none."""
     if given is not None:
-        setattr(moved, _MARK, (given, moved._version))
+        setattr(moved, _MARK, _Given(given, moved._version))
     return moved
 
 
 def read_given(value: Any) -> torch.Tensor | None:
     """The given values of a moved tensor; None for any other, and for one that was written to."""
     found = getattr(value, _MARK, None) if isinstance(value, torch.Tensor) else None
-    return found[0] if found is not None and found[1] == value._version else None
+    return found.values if isinstance(found, _Given) and found.version == value._version else None
 
 
 def take_given(value: Any) -> Any:
@@ -47,7 +58,7 @@ def take_given(value: Any) -> Any:
 
 def hand_on(func: Any, name: str, arguments: tuple[Any, ...], named: dict[str, Any], result: Any) -> None:
     """Note the given values of what an operator made, where it made them of such."""
-    if not (func.is_view or name in MOVING) or all(read_given(part) is None for part in _list_parts(arguments)):
+    if func._schema.is_mutable or not (func.is_view or name in MOVING) or all(read_given(part) is None for part in _list_parts(arguments)):
         return
     given = func(*take_given(arguments), **take_given(named))
     pairs = zip(result, given, strict=True) if isinstance(result, tuple | list) else ((result, given),)
