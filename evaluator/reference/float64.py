@@ -179,9 +179,10 @@ class _Code(TorchFunctionMode):
 
     def _tell_type(self, dtype: torch.dtype, tensor: torch.Tensor) -> torch.dtype:
         known = read_original(tensor).dtype
-        if WIDE.get(known) is not dtype:
+        within = str(sys._getframe(2).f_globals.get("__name__"))
+        if WIDE.get(known) is not dtype or within.startswith("torch.nn."):  # whose states and masks may have the type at hand
             return dtype
-        self.asked |= not str(sys._getframe(2).f_globals.get("__name__")).startswith("torch.")
+        self.asked = True
         return known
 
     def _finish_made(self, name: str, made: torch.Tensor, args: tuple[Any, ...], kwargs: dict[str, Any]) -> None:
