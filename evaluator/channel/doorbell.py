@@ -29,6 +29,8 @@ FORMS = ("as_called", "cuda_graph")
 AS_CALLED, CUDA_GRAPH = FORMS
 _PAGE = 4096
 """Bytes of the shared page."""
+_ORDER_BITS = 32
+"""Bits of a schedule's order in its word."""
 _LINE_LIMIT = 64 << 10
 """Bytes of the longest line that is read from a runner."""
 _SPIN_SECONDS = {"cuda": 0.0002, "cpu": 0.0001}
@@ -42,7 +44,8 @@ class Command(IntEnum):
     """What the oracle asks of a runner through the doorbell."""
 
     CALL = 1
-    """Run forward on the input slots and wait for the card; the argument is a baseline's mode, a candidate's form or a schedule seed."""
+    """Run forward on the input slots and wait for the card; the argument is a baseline's mode, a candidate's form, or a schedule as
+    `schedule_word` makes it."""
     DELIVER = 6
     """Copy every tensor that the last call returned into the output slots; after CLOCKED, note the card's time first."""
     CLOCKED = 7
@@ -61,6 +64,16 @@ class Command(IntEnum):
     WEIGHTS = 4
     """Read the weights file again and copy it into the model in place."""
     EXIT = 5
+
+
+def schedule_word(order: int, configuration: int = 0) -> int:
+    """The argument of a call without a card: the order of the programs, and the configuration that every autotuner keeps."""
+    return order | configuration << _ORDER_BITS
+
+
+def read_schedule(word: int) -> tuple[int, int]:
+    """Order and configuration in what `schedule_word` made."""
+    return word & ((1 << _ORDER_BITS) - 1), word >> _ORDER_BITS
 
 
 class Doorbell:

@@ -195,7 +195,7 @@ class TaskLinter:
         values = [next(tensors) if is_tensor else plain for plain, is_tensor in zip(loaded.plain, loaded.is_tensor, strict=True)]
         buffers = UpdatedBuffers(loaded.model64, loaded.updates)
         try:
-            with loaded.in_float64():
+            with loaded.in_float64(loaded.model64):
                 outputs = [output for output in flatten(loaded.model64(*values)) if output.requires_grad]
             wanted = {name: parameter for name, parameter in parameters.items() if parameter.requires_grad}
             found = torch.autograd.grad([output.sum() for output in outputs], list(wanted.values()), allow_unused=True) if outputs else ()

@@ -11,6 +11,7 @@ import numpy as np
 from triton.runtime.errors import InterpreterError
 
 from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.confined.interpreter.autotuning import StaticAssertion, install_autotuning, run_once
 from tritonsmith.evaluator.confined.interpreter.libdevice import install_libdevice
 from tritonsmith.evaluator.confined.interpreter.numerics import install_numerics
 from tritonsmith.evaluator.confined.interpreter.reductions import install_reductions
@@ -35,6 +36,12 @@ def _keep_value(input: Any, *_hints: Any, **_named: Any) -> Any:  # noqa: A002 -
     return input
 
 
+def _require(cond: Any, msg: Any = "", **_named: Any) -> None:
+    """`tl.static_assert`, whose failure a tuner must know from others."""
+    if not cond:
+        raise StaticAssertion(str(msg))
+
+
 def _print_nothing(*_values: Any, **_named: Any) -> None:
     """What the compiler prints is of no use once per program."""
 
@@ -46,6 +53,7 @@ def patch_language(_function: Any = None) -> Any:
         for name in ("multiple_of", "max_contiguous", "max_constancy"):
             scope.set_attr(module, name, _keep_value)
         scope.set_attr(module, "static_print", _print_nothing)
+        scope.set_attr(module, "static_assert", _require)
     scope.set_attr(tl.core.tensor, "__index__", _convert_to_int)
     scope.set_attr(tl.core.tensor, "__int__", _convert_to_int)
     return scope
@@ -120,7 +128,7 @@ def install(hardware: Hardware | None = None) -> None:
         raise RuntimeError("TRITON_INTERPRET=1 must be set before Python starts")
     installed = getattr(interpreter, "_tritonsmith", False)
     if hardware is not None or not installed:
-        driver.set_active(FakeDriver(hardware or CARDS["h200"]))
+        driver.set_active(FakeDriver(hardware or CARDS["h200"], run_once))
     if installed:
         return
     interpreter._tritonsmith = True
@@ -134,3 +142,4 @@ def install(hardware: Hardware | None = None) -> None:
     _install_helper_calls()
     _install_closures()
     install_warmup()
+    install_autotuning()

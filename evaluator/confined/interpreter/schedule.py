@@ -15,6 +15,7 @@ from typing import Any
 
 from tritonsmith.evaluator.channel.report import LaunchCount
 from tritonsmith.evaluator.confined.interpreter import patches
+from tritonsmith.evaluator.confined.interpreter.autotuning import drop_configuration
 from tritonsmith.evaluator.confined.interpreter.hooks import install_hooks
 from tritonsmith.evaluator.confined.interpreter.launch import (
     DeadlockError,
@@ -102,6 +103,7 @@ def _execute(run: InterpretedRun, executor: Any, arguments: tuple[Any, ...], opt
     try:
         launch.run()
     except KernelFault as fault:
+        drop_configuration(fault)
         run.faults.append(fault)
         raise
     finally:

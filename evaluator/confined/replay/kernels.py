@@ -57,7 +57,7 @@ class Kernels:
         tree = ast.parse(source)
         self._filename = filename
         functions = [node for node in ast.walk(tree) if isinstance(node, ast.FunctionDef)]
-        called = set(_find_jit_calls(tree))
+        called, self._tuned = set(_find_jit_calls(tree)), set(_find_tuner_calls(tree))
         self._definitions = [node for node in functions if _is_marked(node) or (node.name in called and not node.decorator_list)]
         self._namespace: dict[str, Any] = {"__builtins__": dict(_BUILTINS), "__name__": "kernels"}
         self._language: dict[str, Any] = {}
@@ -83,8 +83,8 @@ class Kernels:
         raise Unreplayable(f"kernel {name} does not stand in the candidate's text as a jitted function")
 
     def is_tuned(self, name: str) -> bool:
-        """Whether the definition has other decorators than jit: an autotuner, heuristics."""
-        return any(node.name == name and len(node.decorator_list) > 1 for node in self._definitions)
+        """Whether the definition has other decorators than jit, or is given to one: an autotuner, heuristics."""
+        return name in self._tuned or any(node.name == name and len(node.decorator_list) > 1 for node in self._definitions)
 
     def bind(self, scalars: dict[str, Any], functions: dict[str, Any]) -> None:
         """Numbers and helpers ({name: [name of the definition, line]}) that the kernels of a launch refer to. Raises Unreplayable."""
@@ -229,6 +229,14 @@ def _find_jit_calls(tree: ast.Module) -> Iterator[str]:
     for node in ast.walk(tree):
         if isinstance(node, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Name) and _is_jit(node):
             yield node.args[0].id
+
+
+def _find_tuner_calls(tree: ast.Module) -> Iterator[str]:
+    """Names of functions that the text hands to an autotuner or to heuristics instead of decorating them."""
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Call) and len(node.args) == 1 and isinstance(node.args[0], ast.Name):
+            if ast.unparse(node.func.func).split(".")[-1] in ("autotune", "heuristics"):
+                yield node.args[0].id
 
 
 def _wrap_plain(function: Any) -> Any:

@@ -11,7 +11,7 @@ from typing import Any, Literal, Protocol
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.channel.doorbell import CUDA_GRAPH, FORMS
+from tritonsmith.evaluator.channel.doorbell import CUDA_GRAPH, FORMS, read_schedule
 from tritonsmith.evaluator.channel.report import ForwardReport, fold_launches
 from tritonsmith.evaluator.channel.slots import open_block
 from tritonsmith.evaluator.confined.runner.captured import CapturedForward
@@ -171,12 +171,12 @@ class InterpretedCandidate(_Candidate):
         self, source: Path, init: list[Any], weights: Path, hardware: Hardware, state: StateOfCalls, trace: dict[str, Any] | None = None
     ) -> None:
         # these import Triton, which must see the interpreter switch
-        from tritonsmith.evaluator.confined.interpreter import launch, patches, schedule  # noqa: PLC0415
+        from tritonsmith.evaluator.confined.interpreter import autotuning, launch, patches, schedule  # noqa: PLC0415
         from tritonsmith.evaluator.confined.runner import recorder  # noqa: PLC0415
         from tritonsmith.evaluator.confined.stand_ins import cuda  # noqa: PLC0415
 
         patches.install(hardware)
-        self._schedule = schedule
+        self._schedule, self._tuning = schedule, autotuning.tuning
         self._inside_kernel = lambda: launch.running.launch is not None
         self._fake = lambda: cuda.FakeCuda(hardware)
         self._counted: list[Any] = []
@@ -188,7 +188,8 @@ class InterpretedCandidate(_Candidate):
             super().__init__(source, init, weights, state)
 
     def call(self, arguments: list[Any], mode: int) -> Any:
-        """One forward under the schedule: 0 runs programs in turn, any other number seeds a shuffled order."""
+        """One forward under the schedule: order 0 runs programs in turn, any other number seeds a shuffled order."""
+        mode, self._tuning.number = read_schedule(mode)
         order: Literal["round_robin", "shuffled"] = "round_robin" if mode == _ROUND_ROBIN else "shuffled"
         self.set_back()
         counter = TorchOpCounter(spare=False, inside_kernel=self._inside_kernel)
@@ -213,7 +214,7 @@ class InterpretedCandidate(_Candidate):
             self._recorder.write(self._trace, [self.model, vars(self.module)])
         return {
             "unreplayable": self._recorder.problem if self._recorder else "",
-            "launches": fold_launches(self._counted), "races": races[:5],
+            "launches": fold_launches(self._counted), "races": races[:5], "configurations": self._tuning.most,
             **ForwardReport.from_counter(self._torch, _REPORTED_KINDS).as_dict(),
         }, None  # fmt: skip
 

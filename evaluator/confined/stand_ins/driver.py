@@ -15,11 +15,6 @@ from tritonsmith.evaluator.schema import Hardware
 Benchmark = Callable[..., list[float]]
 
 
-def keep_first_config(_call: Callable[[], object], **_options: object) -> list[float]:
-    """Benchmarks nothing and finds all configurations equal, so the autotuner keeps the first."""
-    return [1.0, 1.0, 1.0]
-
-
 class FakeDriver:
     """Answers what Triton's front end asks about a card; can launch nothing.
 
@@ -28,7 +23,7 @@ class FakeDriver:
         benchmark: what the autotuner calls per configuration, as Triton's do_bench; lower is better.
     """
 
-    def __init__(self, hardware: Hardware, benchmark: Benchmark = keep_first_config) -> None:
+    def __init__(self, hardware: Hardware, benchmark: Benchmark) -> None:
         self.target = GPUTarget("cuda", hardware.capability, 32)
         self.launcher_cls = None
         self._benchmark = benchmark

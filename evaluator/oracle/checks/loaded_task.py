@@ -30,10 +30,11 @@ from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
 from tritonsmith.evaluator.reference.module import load_reference
+from tritonsmith.evaluator.reference.number_types import stand_for
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import run_forward
 from tritonsmith.evaluator.reference.watch import run_watched
-from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TensorSpec
 from tritonsmith.evaluator.tasks import in_found_class
 
 UNDEFINED = (RuntimeError, ValueError, ArithmeticError, LookupError, AssertionError)
@@ -116,7 +117,7 @@ class LoadedTask:
         """Every draw of weights, by its number."""
         self.weights_number = 0
         """The draw that is in use."""
-        self.in_float64 = InFloat64()  # around a forward of `model64`
+        self.in_float64 = InFloat64(on_card=device == "cuda")  # around a forward of `model64`
         self._draw_weights()
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before, versions = [tensor.clone() for tensor in tensors], [tensor._version for tensor in tensors]
@@ -226,13 +227,12 @@ class LoadedTask:
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The reference in float64, where the plan has it computed."""
-        with self.in_float64():
+        with self.in_float64(self.model64):
             return run_forward(self.model64, self.fill_arguments(self.widen(tensors)), self.updates, self.written)
 
     def widen(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """Copies in float64 where the plan has the oracle computed; whole numbers stay such."""
-        device = self.oracle_device
-        return [tensor.to(device, torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True) for tensor in tensors]
+        return [_widen(tensor, spec, self.oracle_device) for tensor, spec in zip(tensors, self.layout.inputs, strict=True)]
 
     def output_shapes(self, dtype: torch.dtype | None = None) -> list[torch.Tensor]:
         """Tensors without values in the shapes of the results; `dtype` stands for that of floating ones."""
@@ -285,6 +285,12 @@ class LoadedTask:
         self.slots = []
         self.block.close()
         self._folder.cleanup()
+
+
+def _widen(tensor: torch.Tensor, spec: TensorSpec, device: str) -> torch.Tensor:
+    """A copy in float64 that stands for the input's type, also where moved values are in float64 already."""
+    wide = tensor.to(device, torch.float64 if tensor.is_floating_point() else tensor.dtype, copy=True)
+    return stand_for(wide, getattr(torch, spec.dtype))
 
 
 def _list_compile_arguments(loaded: LoadedTask) -> dict[str, Any]:

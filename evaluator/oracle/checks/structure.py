@@ -201,7 +201,7 @@ def _run_reference(loaded: LoadedTask, tensors: list[torch.Tensor]) -> tuple[Str
     own = describe(run_whole(loaded.model, given, loaded.updates)[0])
     if loaded.plan.oracle is OraclePlace.PARTS:
         return own, own
-    with loaded.in_float64():
+    with loaded.in_float64(loaded.model64):
         return own, describe(run_whole(loaded.model64, loaded.fill_arguments(loaded.widen(tensors)), loaded.updates)[0])
 
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel.doorbell import Command
+from tritonsmith.evaluator.channel.doorbell import Command, schedule_word
 from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.errors import TaskError
@@ -50,6 +50,13 @@ later shows then."""
 _OTHER_ORDER = "running the programs in another order gave another result"
 _IN_TURN = 0
 """The schedule that runs the programs in turn; every other number shuffles them in its own way."""
+_MOST_CONFIGURATIONS = 32
+"""Configurations of an autotuner for which `strict` makes a call of their own."""
+_TUNED = (
+    "; wrong only where an autotuner runs every configuration on the same buffers, as it does in the first call, or keeps another one than "
+    "the first: name what a kernel adds to in reset_to_zero, what it changes in restore_value; each configuration must be right by itself"
+)
+"""What an author is told about such a kernel."""
 _COUNTED = 4
 """Kernels whose counts are told beside an estimate; a verdict's facts have them all."""
 _LONGEST_MESSAGE = 4000
@@ -90,6 +97,7 @@ class CardFreeJudge:
     def __init__(self, session: LoadedTask) -> None:
         self.session = session
         self._limit, self._idle = 0.0, False  # the latter: whether the reference runs no kernel
+        self._configurations = 1  # of the candidate's longest list for an autotuner
         self._replayer = Replayer(session.setup, INTERPRETER)
         self._baselines: dict[str, LatencyEstimate] = {}
 
@@ -141,7 +149,7 @@ class CardFreeJudge:
         """Check the first call while the compiler is at work; its report. A refusal by the compiler says more than a failed call."""
         failed: RunnerFault | None = None
         try:
-            checked_call(log, runner, "signed", _IN_TURN, self._limit)
+            checked_call(log, runner, "signed", schedule_word(_IN_TURN, 2), self._limit)  # tuners run every configuration in it
         except RunnerFault as fault:
             failed = fault
         compiled = _wait_compiled(compilation, self._limit)
@@ -154,7 +162,8 @@ class CardFreeJudge:
 
         Returns whether the order changed any bit, and the replay's report. Raises RunnerFault: racy, inaccurate, or what the calls raise.
         """
-        races = _list_races(runner.facts(self._limit))
+        first = runner.facts(self._limit)
+        races, self._configurations = _list_races(first), _count_configurations(first)
         earlier = copy_last_trace(runner, blobs=False)  # a later call may take for granted what this one left, and nothing else
         tensors = self.session.draw("own")
         in_turn = fresh_call(self.session, runner, tensors, _IN_TURN, self._limit)
@@ -169,7 +178,7 @@ class CardFreeJudge:
         log.trials += same.trials
         require_no_race(races)
         self._require_one_answer(same)
-        log.require_accurate()
+        _require_accurate(log, same, self._configurations)
         if unreplayable := str(facts.get("unreplayable", "")):
             raise RunnerFault(Status.RUNTIME_ERROR, f"cannot be judged without a card: {unreplayable}")
         report = self._replay_beside_other_inputs((earlier, trace), same, tensors, profile, kernel, log, runner)
@@ -200,7 +209,10 @@ class CardFreeJudge:
         Returns the last report of a replay; its races, counts and results are those that count. Raises RunnerFault: racy, or cheating
         where the result came about in another way; and what the other inputs show, once no replay says more.
         """
-        calls = self._list_other_calls(profile, runner)
+        if profile == "strict":
+            self.session.use_weights(1)
+            runner.command(Command.WEIGHTS, timeout=self._limit)
+        calls = _list_other_calls(profile, self._configurations)
         orders, failed, report = _REPLAYS[profile], None, dict[str, Any]()
         for number, order in enumerate(orders):
             self._replayer.begin(kernel, traces, tensors, order, fresh_seed(), _PATIENCE[profile])
@@ -216,7 +228,7 @@ class CardFreeJudge:
             self._judge_replay(got, report, same, tensors, runner)
         if failed is not None:
             raise failed
-        log.require_accurate()
+        _require_accurate(log, same, self._configurations)
         return report
 
     def _judge_replay(
@@ -234,18 +246,6 @@ class CardFreeJudge:
             message = "the launches and operators of forward, done again in another process, give another result: "
             status = Status.INACCURATE if unwritten or trial.is_near(asked) else Status.CHEATING
             raise RunnerFault(status, message + describe_error([trial], asked))
-
-    def _list_other_calls(self, profile: str, runner: RunnerHandle) -> list[tuple[str, int]]:
-        """Kinds of inputs that are still to be checked, with an order of the programs for each.
-
-        `strict` takes an order of its own for each, and new weights: those kept from an earlier call must not survive.
-        """
-        kinds = stress_kinds(profile, interpreted=True)
-        if profile != "strict":
-            return [(kind, _IN_TURN) for kind in kinds]
-        self.session.use_weights(1)
-        runner.command(Command.WEIGHTS, timeout=self._limit)
-        return [(kind, _SHUFFLES[profile] + 1 + number) for number, kind in enumerate(("signed", *kinds))]
 
     def _check_other_inputs(self, log: TrialLog, runner: RunnerHandle, calls: list[tuple[str, int]]) -> None:
         """Check one call on inputs of each kind. Raises RunnerFault; accuracy is judged by the caller."""
@@ -282,6 +282,29 @@ class CardFreeJudge:
         return timing, facts
 
 
+def _require_accurate(log: TrialLog, same: _Outcomes, configurations: int) -> None:
+    """Raises RunnerFault(inaccurate) as the log does; it says where only an autotuner's other configurations are wrong."""
+    try:
+        log.require_accurate()
+    except RunnerFault as fault:
+        tuned = configurations > 1 and same.trials[0].meets(log.loaded.task.precision)
+        raise RunnerFault(fault.status, f"{fault}{_TUNED if tuned else ''}") from fault
+
+
+def _list_other_calls(profile: str, configurations: int) -> list[tuple[str, int]]:
+    """Kinds of inputs that are still to be checked, with a schedule for each: an order, and the configuration that autotuners keep.
+
+    `strict` takes an order of its own for each, and new weights: those kept from an earlier call must not survive. There every
+    configuration has a call on the task's own inputs.
+    """
+    kinds = stress_kinds(profile, interpreted=True)
+    if profile != "strict":
+        return [(kind, schedule_word(_IN_TURN, 1 + number)) for number, kind in enumerate(kinds)]
+    others = range(1, min(configurations, _MOST_CONFIGURATIONS))
+    calls = [*((kind, 2 + number) for number, kind in enumerate(("signed", *kinds))), *(("own", number) for number in others)]
+    return [(kind, schedule_word(_SHUFFLES[profile] + 1 + place, kept)) for place, (kind, kept) in enumerate(calls)]
+
+
 def _require_work(session: LoadedTask, facts: LaunchFacts, *, idle: bool) -> None:
     """Raises RunnerFault(cheating) for a right answer out of nothing, and TaskError where the reference runs no kernel either (`idle`)."""
     if facts.launches_per_forward:
@@ -293,6 +316,12 @@ def _require_work(session: LoadedTask, facts: LaunchFacts, *, idle: bool) -> Non
 
 def _list_races(facts: dict[str, Any]) -> set[str]:
     return {str(race) for race in facts.get("races") or ()}
+
+
+def _count_configurations(facts: dict[str, Any]) -> int:
+    """How many configurations an autotuner of the candidate chooses from, as its process says; 1 without one."""
+    count = facts.get("configurations")
+    return count if isinstance(count, int) else 1
 
 
 def _describe_estimate(hardware: Hardware, whole: LatencyEstimate, facts: LaunchFacts) -> tuple[str, ...]:

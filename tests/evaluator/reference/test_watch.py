@@ -172,5 +172,5 @@ def test_numbers_without_a_type_are_float64() -> None:
     for _ in range(2):
         with inside():
             masks = torch.full((2,), torch.finfo(x.dtype).min), torch.tensor(torch.finfo(x.dtype).min)
-            assert all(one.isfinite().all() and one.dtype is torch.float64 for one in masks)
+        assert all(one.isfinite().all() and one.dtype is torch.float64 for one in masks)
     assert torch.get_default_dtype() is torch.float32

@@ -128,7 +128,7 @@ def test_products_have_the_accuracy_that_was_asked_for(results: Any) -> None:
 def test_runtime_ranges_reductions_libdevice_and_autotuning_work(results: Any) -> None:
     odds = results["numerics"]["odds"]
     assert odds["error"] < 1e-5
-    assert odds["tuned"] == 8.0, "the first configuration is taken"
+    assert odds["tuned"] == 16.0, "every configuration runs on the same buffer, as a benchmark of them does"
 
 
 def test_fake_cuda_answers_for_the_named_card(results: Any) -> None:
