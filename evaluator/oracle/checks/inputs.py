@@ -257,15 +257,20 @@ def _move(tensor: torch.Tensor, step: float) -> torch.Tensor:
     return moved
 
 
-def scale_by_chance(tensor: torch.Tensor, step: float, generator: torch.Generator) -> torch.Tensor:
-    """The tensor itself, each value moved by up to `step` as a share of it; 16-bit ones are moved in float32 and rounded."""
-    whole = tensor.numel() <= _MOVED_TOGETHER
+def scale_by_chance(tensor: torch.Tensor, step: float, generator: torch.Generator, *, alike: bool = False) -> torch.Tensor:
+    """The tensor itself, each value made larger or smaller by `step` as a share of it, or left; 16-bit ones are rounded to the nearest.
+
+    `alike`: the same is done to all of them.
+    """
+    whole = alike or tensor.numel() <= _MOVED_TOGETHER
     pieces = (tensor,) if whole else tensor.view(-1).split(_MOVED_TOGETHER) if tensor.is_contiguous() else tensor.unbind(0)
     for values in pieces:
+        shape = () if alike else values.shape
         wide = torch.promote_types(values.dtype, torch.float32).to_real()
-        factors = torch.rand(values.shape, generator=generator, device=values.device, dtype=wide).mul_(2.0 * step).add_(1.0 - step)
+        signs = torch.randint(-1, 2, tuple(shape), generator=generator, device=values.device, dtype=torch.int8)
+        factors = signs.to(wide).mul_(step).add_(1.0)
         if values.dtype in (torch.float16, torch.bfloat16):
-            values.copy_(factors.mul_(values))
+            values.copy_(values * factors if alike else factors.mul_(values))
         else:
             values.mul_(factors)
     return tensor

@@ -26,6 +26,8 @@ _FINE = 2.0**-21
 """Four units of float32's last place, as a share of a value."""
 _FINEST = 2.0**-50
 """The same of float64's."""
+_ONE_UNIT = 0.6
+"""Of a 16-bit type's machine epsilon: a value is moved to its neighbour, whatever its mantissa is."""
 _TIE = 2.0**-40
 """By this share of a value the order of equal ones is drawn; far below what tells two values of float32 apart."""
 _NARROW = (torch.float16, torch.bfloat16)
@@ -56,10 +58,12 @@ class Mover(TorchDispatchMode):
         seed: what the moves are drawn under; equal seeds move alike.
         result: how far results are moved.
         operand: how far operands of sums are moved.
+        alike: whether all elements of a result are moved alike, so that a chain of operators moves each as far as it can.
     """
 
-    def __init__(self, seed: int, result: Steps, operand: Steps) -> None:
+    def __init__(self, seed: int, result: Steps, operand: Steps, *, alike: bool = False) -> None:
         super().__init__()
+        self._alike = alike
         self._seed = seed
         self._result, self._operand = result, operand
         self._generators: dict[torch.device, torch.Generator] = {}
@@ -80,7 +84,7 @@ class Mover(TorchDispatchMode):
 
     def _move_result(self, value: Any) -> Any:
         if _rounds(value) and (step := self._result(value.dtype)):
-            scale_by_chance(value, step, self._find_generator(value.device))
+            scale_by_chance(value, step, self._find_generator(value.device), alike=self._alike)
         return value
 
     def _move_operand(self, value: Any) -> Any:
@@ -130,8 +134,9 @@ def draw_seed() -> int:
 
 
 def move_oracle_arithmetic(
-    loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0, coarse: bool = False
-) -> list[torch.Tensor]:
+    loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0, alike: bool = False,
+    coarse: bool = False,
+) -> list[torch.Tensor]:  # fmt: skip
     """The oracle with its arithmetic moved by `share` of a few units of the last place.
 
     In a task of 16 bits these are units of float32, in which kernels compute there, or with `coarse` of the 16-bit type.
@@ -139,12 +144,12 @@ def move_oracle_arithmetic(
     arithmetic = loaded.arithmetic
     fine = arithmetic.half and precision is PrecisionClass.HALF and not coarse
     step = share * (_FINE if fine else arithmetic.find_step(precision))
-    with Mover(seed, lambda dtype: step, lambda dtype: step):
+    with Mover(seed, lambda dtype: step, lambda dtype: step, alike=alike):
         return loaded.oracle(tensors)
 
 
 def move_reference_arithmetic(
-    loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0
+    loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0, alike: bool = False
 ) -> list[torch.Tensor]:
     """The reference in its own types: results of 16 bits moved by a unit of their last place, others by `share` of four of theirs.
 
@@ -152,7 +157,8 @@ def move_reference_arithmetic(
     """
     fine = share * (_FINE if precision is PrecisionClass.HALF else loaded.arithmetic.find_step(precision))
     wide = {torch.float64: share * _FINEST, torch.complex128: share * _FINEST}
-    narrow = {kind: torch.finfo(kind).eps for kind in _NARROW}
-    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), lambda kind: 0.0 if kind in _NARROW else wide.get(kind, fine)):
+    narrow = {kind: _ONE_UNIT * torch.finfo(kind).eps for kind in _NARROW}
+    operand: Steps = lambda kind: 0.0 if kind in _NARROW else wide.get(kind, fine)  # noqa: E731
+    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), operand, alike=alike):
         return loaded.reference_outputs(tensors, precision)
 

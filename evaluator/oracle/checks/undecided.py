@@ -23,12 +23,15 @@ import torch
 from tritonsmith.evaluator.oracle.checks.moves import Moved, draw_seed, move_oracle_arithmetic, move_reference_arithmetic
 from tritonsmith.evaluator.schema import PrecisionClass, TensorSpec
 
+_KINDS_OF_RUNS = 4
 MOST_RUNS = 64
 """So many runs at most for one result; a place near a tie falls the other way in a fifth of them or more."""
 _LEAST_RUNS = 8
 """After so many, ..."""
 _EXPLAINED = 0.5
 """... less than this share of the differences explained means that they are errors."""
+_FEW = 16
+"""So few differences have all runs."""
 _WIDER = 2.0
 """From then on values are moved by so many times as much."""
 _SMALL = 2.0**-10
@@ -87,7 +90,7 @@ class Undecided:
         ours = [tensor.to(right.device) for tensor, right in zip(got, self._oracle, strict=True)]
         total = left = self._count_unexplained(results, ours)
         for run in range(MOST_RUNS):
-            if not left or (run >= _LEAST_RUNS and left > (1.0 - _EXPLAINED) * total):
+            if not left or (run >= _LEAST_RUNS and left > max(_FEW, (1.0 - _EXPLAINED) * total)):
                 break
             self._move(_WIDER if run >= _LEAST_RUNS else 1.0)
             left = self._count_unexplained(results, ours)
@@ -129,10 +132,11 @@ class Undecided:
         return sum(result.count_unexplained(own) for result, own in zip(results, ours, strict=True))
 
     def _move(self, share: float) -> None:
-        """One more run, in float64 and in the reference's own types in turn."""
+        """One more run, in float64 and in the reference's own types in turn; two of four move all elements of a result alike."""
         move = move_reference_arithmetic if self._runs % 2 else move_oracle_arithmetic
+        alike = self._runs % _KINDS_OF_RUNS < _KINDS_OF_RUNS // 2
         self._runs += 1
-        moved = move(self._loaded, self._tensors, self._precision, seed=draw_seed(), share=share)
+        moved = move(self._loaded, self._tensors, self._precision, seed=draw_seed(), share=share, alike=alike)
         for result, output in zip(self._results, moved, strict=True):
             result.note(output)
 
