@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any
@@ -27,7 +28,7 @@ from tritonsmith.evaluator.compiling.counted import CountedKernels
 from tritonsmith.evaluator.compiling.outlook import digest_report
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.compiling.racing import Races
-from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests
+from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests, Examples
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.floors import add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -155,7 +156,8 @@ class LocalEvaluator:
         self._mark, self._code = folder / "measuring", folder / "code"  # exists while something is timed; what texts compile to
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
-        self._requests = CompileRequests(folder, self._oracles.lease, self._prepare)
+        self._requests = CompileRequests(folder, self._oracles.lease, partial(self._prepare, "prepare"))
+        self._examples = Examples(folder, partial(self._prepare, "example"))
         self._auditors: OracleLease | None = None  # an oracle without a card, for the interpreter's view of what the card measured
         self._compiling: CompileReports | None = None
         if self.hardware.present and self.hardware.key in CARDS:
@@ -164,7 +166,7 @@ class LocalEvaluator:
         # compilers that look ahead; without a card they serve races alone. Each starts when it is first needed
         self._racing = self._compiling or (self._open_compilers(sandbox) if self.hardware.key in CARDS else None)
         self._numbers = itertools.count()
-        self._counted = CountedKernels(self._oracles, self._requests, call_seconds)
+        self._counted = CountedKernels(self._oracles, self._examples, call_seconds)
         self._races = Races(self._racing, self._oracles, self.hardware)
 
     def _open_compilers(self, sandbox: str) -> CompileReports:
@@ -254,7 +256,7 @@ class LocalEvaluator:
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""
-        paths = {"request": str(self._requests.path_from(oracle, task)), "code": str(locate_code(self._code, task.sha, kernel.sha))}
+        paths = {"request": str(self._examples.path_from(oracle, task)), "code": str(locate_code(self._code, task.sha, kernel.sha))}
         seconds = min(self._call_seconds, _SANITIZER_SECONDS)
         answer = self._oracles.ask(oracle, {"op": "sanitize", "kernel": kernel.as_message(), "seconds": seconds, **paths})
         return bool(answer["found"]), str(answer["text"])
@@ -263,8 +265,8 @@ class LocalEvaluator:
         """What Nsight Compute counts of a working kernel, off the clock; the reason where it cannot. None without a card."""
         return await asyncio.to_thread(self._counted.count, task, kernel) if self.hardware.present else None
 
-    def _prepare(self, oracle: ServerProcess, task: Task) -> Path:
-        request = {"op": "prepare", "task": task.model_dump(mode="json"), "baselines": self.baselines}
+    def _prepare(self, what: str, oracle: ServerProcess, task: Task) -> Path:
+        request = {"op": what, "task": task.model_dump(mode="json"), "baselines": self.baselines}
         return Path(self._oracles.ask(oracle, request)["request"])
 
     async def describe(self, task: Task) -> TaskFacts:
@@ -279,7 +281,7 @@ class LocalEvaluator:
     def _run_reference(self, task: Task) -> None:
         """Have the oracle run the reference, before anybody is asked for a kernel of it. Raises TaskError."""
         with self._oracles.lease() as oracle:
-            self._prepare(oracle, task)
+            self._prepare("prepare", oracle, task)
 
     def describe_ahead(self, task: Task) -> None:
         """Have the reference traced beside what goes on, for a `describe` to come."""

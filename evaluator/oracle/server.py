@@ -8,6 +8,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
      "measuring": path of a file that exists while something is timed,
      "code": folder for what texts compile to}                             -> {"verdict": {...}}
     {"op": "prepare", "task": {...}, "baselines": [...]}                  -> {"request": path that compilers read}
+    {"op": "example", "task": {...}, "baselines": [...]}                  -> {"request": path of one call's arguments and weights}
     {"op": "race", "task": {...}, "incumbent": {"text", "sha"}, "entrants": [...], "keep": count,
      "call_seconds": limit, "seconds": limit, "measuring": path, "code": folder} -> {"rows": [...], "note": why there are none}
     {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "code": path, "seconds": limit} -> {"found": bool, "text": sentence}
@@ -86,6 +87,8 @@ class Oracle:
         self._baselines = tuple(request.get("baselines") or BASELINES)
         if request["op"] == "prepare":
             return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
+        if request["op"] == "example":
+            return {"request": str(self._judge(Task.model_validate(request["task"])).session.write_example())}
         if request["op"] == "race":
             return self._race(request)
         if request["op"] == "sanitize":

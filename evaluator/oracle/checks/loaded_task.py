@@ -17,6 +17,7 @@ from typing import Any
 import torch
 from torch import nn
 
+from tritonsmith.evaluator.channel.example import write_example
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, list_results, spec_of
 from tritonsmith.evaluator.channel.strides import distinct, read_order
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -194,6 +195,13 @@ class LoadedTask:
     def copy_weights(self, path: Path | None = None) -> Path:
         """The weights as they are now in a file that stays as it is: in `path`, else in a new one."""
         return Path(shutil.copy(self.weights_path, path or self.weights_path.with_name(f"copy-{secrets.token_hex(8)}.pt")))
+
+    def write_example(self) -> Path:
+        """A file with one call as it comes, for processes in which a candidate runs by itself; drawn anew each time."""
+        path = self.weights_path.with_name("example.pt")
+        settings = {"init": self.reference.init_inputs(), "train": self.task.mode == "train", "tf32": self.arithmetic.tf32}
+        write_example(path, self.fill_arguments(self.draw("own")), self.model.state_dict(), **settings)
+        return path
 
     def draw(self, kind: str) -> list[torch.Tensor]:
         """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `inputs.KINDS` has them, in the same shapes."""

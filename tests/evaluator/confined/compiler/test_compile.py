@@ -197,6 +197,17 @@ def test_work_done_once_is_no_part_of_a_forward(compile_only: Compile) -> None:
     assert result["torch_ops"] == {"add": 1}
 
 
+def test_an_index_buffer_that_waits_for_weights_leads_nowhere(compile_only: Compile) -> None:
+    text = HEAD + (
+        "class ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('at', torch.empty(300, dtype=torch.int64))\n"
+        "        self.register_buffer('kept', torch.arange(4))\n"
+        "    def forward(self, x):\n        assert self.kept.tolist() == [0, 1, 2, 3]\n        return x[self.at]\n"
+    )
+    result = compile_only("", text=text)
+    assert (result["status"], result["torch_ops"]) == ("ok", {"index": 1}), result
+
+
 def test_a_library_layer_counts_its_launches_per_step(compile_only: Compile) -> None:
     text = HEAD + (
         "class ModelNew(nn.Module):\n"
