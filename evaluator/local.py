@@ -28,7 +28,7 @@ from tritonsmith.evaluator.compiling.counted import CountedKernels
 from tritonsmith.evaluator.compiling.outlook import digest_report
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.compiling.racing import Races
-from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests, Examples
+from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests, OwnCalls
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.floors import add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -157,7 +157,7 @@ class LocalEvaluator:
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
         self._requests = CompileRequests(folder, self._oracles.lease, partial(self._prepare, "prepare"))
-        self._examples = Examples(folder, partial(self._prepare, "example"))
+        self._calls = OwnCalls(folder, partial(self._prepare, "own_call"))
         self._auditors: OracleLease | None = None  # an oracle without a card, for the interpreter's view of what the card measured
         self._compiling: CompileReports | None = None
         if self.hardware.present and self.hardware.key in CARDS:
@@ -166,7 +166,7 @@ class LocalEvaluator:
         # compilers that look ahead; without a card they serve races alone. Each starts when it is first needed
         self._racing = self._compiling or (self._open_compilers(sandbox) if self.hardware.key in CARDS else None)
         self._numbers = itertools.count()
-        self._counted = CountedKernels(self._oracles, self._examples, call_seconds)
+        self._counted = CountedKernels(self._oracles, self._calls, call_seconds)
         self._races = Races(self._racing, self._oracles, self.hardware)
 
     def _open_compilers(self, sandbox: str) -> CompileReports:
@@ -256,9 +256,9 @@ class LocalEvaluator:
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""
-        paths = {"request": str(self._examples.path_from(oracle, task)), "code": str(locate_code(self._code, task.sha, kernel.sha))}
-        seconds = min(self._call_seconds, _SANITIZER_SECONDS)
-        answer = self._oracles.ask(oracle, {"op": "sanitize", "kernel": kernel.as_message(), "seconds": seconds, **paths})
+        paths = {"request": str(self._calls.path_from(oracle, task)), "code": str(locate_code(self._code, task.sha, kernel.sha))}
+        asked = {"op": "sanitize", "kernel": kernel.as_message(), "seconds": min(self._call_seconds, _SANITIZER_SECONDS)}
+        answer = self._oracles.ask(oracle, asked | paths)
         return bool(answer["found"]), str(answer["text"])
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
@@ -266,17 +266,15 @@ class LocalEvaluator:
         return await asyncio.to_thread(self._counted.count, task, kernel) if self.hardware.present else None
 
     def _prepare(self, what: str, oracle: ServerProcess, task: Task) -> Path:
-        request = {"op": what, "task": task.model_dump(mode="json"), "baselines": self.baselines}
-        return Path(self._oracles.ask(oracle, request)["request"])
+        asked = {"op": what, "task": task.model_dump(mode="json"), "baselines": self.baselines}
+        return Path(self._oracles.ask(oracle, asked)["request"])
 
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached); on a card it runs there too, as the first verdict needs. Raises TaskError."""
         if not self.hardware.present:
             return (await asyncio.to_thread(self._descriptions.describe, task))[0]
-        described, _ = await asyncio.gather(
-            asyncio.to_thread(self._descriptions.describe, task), asyncio.to_thread(self._run_reference, task)
-        )
-        return described[0]
+        read, run = asyncio.to_thread(self._descriptions.describe, task), asyncio.to_thread(self._run_reference, task)
+        return (await asyncio.gather(read, run))[0][0]
 
     def _run_reference(self, task: Task) -> None:
         """Have the oracle run the reference, before anybody is asked for a kernel of it. Raises TaskError."""

@@ -60,7 +60,7 @@ class CompileRequests:
         return self._files[task.sha]
 
 
-class Examples:
+class OwnCalls:
     """A file with one call of the task that was asked about last: its inputs, and weights, which may be large.
 
     Args:
@@ -69,7 +69,7 @@ class Examples:
     """
 
     def __init__(self, folder: Path, prepare: Callable[[ServerProcess, Task], Path]) -> None:
-        self._path = folder / "example.pt"
+        self._path = folder / "call.pt"
         self._prepare = prepare
         self._task = ""
 

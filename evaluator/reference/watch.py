@@ -176,6 +176,8 @@ class WatchedForward:
     """How what forward returns is nested."""
     lent: tuple[int, ...]
     """Numbers of the outputs that lie in the memory of an argument or of what the model holds."""
+    goes_by_values: bool
+    """Whether a size, or what Python does next, may depend on values of tensors."""
 
 
 def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) -> WatchedForward:
@@ -215,7 +217,7 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
             )
     require_fixed_shapes(reference, model, watch, outputs, updates)
     precision = find_class(arguments, model.state_dict().values(), outputs, watch)
-    return WatchedForward(outputs, updates, precision, describe(result), tuple(sorted(lent)))
+    return WatchedForward(outputs, updates, precision, describe(result), tuple(sorted(lent)), watch.goes_by_values)
 
 
 def _list_lent(model: nn.Module, arguments: list[Any], result: Any) -> tuple[int, ...]:

@@ -1,7 +1,7 @@
 """A candidate under Nsight Compute: `python -P -m tritonsmith.evaluator.confined.compiler.count`, inside the sandbox.
 
 The first process reads {"tool": [words], "candidate", "request"} as JSON and becomes the tool around a second one (`--target`). That one
-gives the model the reference's weights (`channel/example.py`), calls it once to compile, and lets the tool count during a second call.
+gives the model the reference's weights (`channel/own_call.py`), calls it once to compile, and lets the tool count during a second call.
 Results are not looked at. Imports torch in the target.
 """
 
@@ -18,10 +18,10 @@ from tritonsmith.evaluator.channel.report import FINISHED
 def _run_target(candidate: Path, request: Path) -> None:
     import torch  # noqa: PLC0415
 
-    from tritonsmith.evaluator.confined.compiler.example import open_example  # noqa: PLC0415
+    from tritonsmith.evaluator.confined.compiler.own_call import open_call  # noqa: PLC0415
 
     with torch.no_grad():
-        model, arguments = open_example(candidate, request, "cuda")
+        model, arguments = open_call(candidate, request, "cuda")
         model(*arguments)
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()

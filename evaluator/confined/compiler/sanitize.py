@@ -2,7 +2,7 @@
 
 The first process becomes compute-sanitizer around a second one (`--target`). That one imports what candidates need and opens the card,
 which takes seconds under the tool. Then it waits for a file: INBOX/question.json with {"candidate", "request", "code"}.
-It calls the model with the reference's weights on inputs of the task (`channel/example.py`): what a kernel takes for places must be what a
+It calls the model with the reference's weights on inputs of the task (`channel/own_call.py`): what a kernel takes for places must be what a
 caller gives. Every tensor has an allocation of its own, so that one element past its end is seen. Results are not looked at.
 Imports torch in the target.
 """
@@ -29,7 +29,7 @@ def _run_target(inbox: Path) -> None:
     import torch  # noqa: PLC0415
     import triton  # noqa: F401, PLC0415 - part of being ready
 
-    from tritonsmith.evaluator.confined.compiler.example import open_example  # noqa: PLC0415
+    from tritonsmith.evaluator.confined.compiler.own_call import open_call  # noqa: PLC0415
 
     torch.zeros(1, device="cuda").add_(1)
     torch.cuda.synchronize()
@@ -39,7 +39,7 @@ def _run_target(inbox: Path) -> None:
     with contextlib.suppress(OSError, ValueError):  # then the kernels are compiled here
         unpack_cache(Path(question["code"]), Path(os.environ["TRITON_CACHE_DIR"]))
     with torch.no_grad():
-        model, arguments = open_example(Path(question["candidate"]), Path(question["request"]), "cuda")
+        model, arguments = open_call(Path(question["candidate"]), Path(question["request"]), "cuda")
         for _ in range(_CALLS):
             model(*arguments)
             torch.cuda.synchronize()

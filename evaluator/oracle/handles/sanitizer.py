@@ -60,7 +60,7 @@ class SanitizerProcess:
 
         Args:
             kernel: the candidate.
-            request: the file with the arguments of one call (`channel/example.py`).
+            request: the file with the arguments of one call (`channel/own_call.py`).
             code: a file with what the text compiles to, which may be missing.
             seconds: the longest that it may take.
         """

@@ -5,8 +5,8 @@ from pathlib import Path
 import torch
 
 from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.confined.compiler.example import open_example
-from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.confined.compiler.own_call import open_call
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, write_own_call
 from tritonsmith.evaluator.tasks import load_task
 
 TASK = """
@@ -53,7 +53,7 @@ def test_index_buffers_and_ids_are_those_of_a_caller(tmp_path: Path) -> None:
     (tmp_path / "candidate.py").write_text(CANDIDATE)
     loaded = LoadedTask(load_task(tmp_path / "task.py"), named_card("h200"), "cpu")
     try:
-        model, (x, ids, count) = open_example(tmp_path / "candidate.py", loaded.write_example(), "cpu")
+        model, (x, ids, count) = open_call(tmp_path / "candidate.py", write_own_call(loaded), "cpu")
         assert torch.equal(torch.stack([model.i, model.j]), torch.tril_indices(6, 6, offset=-1))
         assert torch.equal(model.table.weight, loaded.model.table.weight)
         assert x.stride() == (24, 1, 6) and x.std() > 0 and count == 2

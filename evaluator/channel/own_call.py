@@ -47,7 +47,7 @@ class _Packed:
 
 
 @dataclass(frozen=True)
-class Example:
+class OwnCall:
     """What a candidate is built and called with."""
 
     init: list[Any]
@@ -58,15 +58,15 @@ class Example:
     tf32: bool
 
 
-def write_example(path: Path, arguments: Iterable[Any], weights: Mapping[str, torch.Tensor], **settings: Any) -> None:
-    """Write the file; `settings` are the other fields of an `Example`."""
+def write_call(path: Path, arguments: Iterable[Any], weights: Mapping[str, torch.Tensor], **settings: Any) -> None:
+    """Write the file; `settings` are the other fields of an `OwnCall`."""
     given = [_Packed.of(value) if isinstance(value, torch.Tensor) else value for value in arguments]
     torch.save(settings | {"arguments": given, "weights": {name: _Packed.of(value) for name, value in weights.items()}}, path)
 
 
-def read_example(path: Path) -> Example:
-    """What `write_example` wrote; the file comes from the oracle and not from a candidate."""
+def read_call(path: Path) -> OwnCall:
+    """What `write_call` wrote; the file comes from the oracle and not from a candidate."""
     said = torch.load(path, weights_only=False)
     said["arguments"] = [value.unpack() if isinstance(value, _Packed) else value for value in said["arguments"]]
     said["weights"] = {name: value.unpack() for name, value in said["weights"].items()}
-    return Example(**said)
+    return OwnCall(**said)
