@@ -85,6 +85,10 @@ class Domains:
             if found is not None and found.low <= float(tensor.min()) and float(tensor.max()) < found.high:
                 self._known[number] = found
 
+    def are_free(self, number: int) -> bool:
+        """Whether every whole number of an input may be any other one of them."""
+        return number in self._known and not self._known[number].distinct
+
     def redraw(self, kind: str, own: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
         """Inputs of a kind, like those that get_inputs drew and within their domains, drawn under the seed."""
         drawn = redraw(kind, own, seed)

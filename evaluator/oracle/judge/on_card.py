@@ -19,6 +19,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.neighbours import ask_with_neighbours
 from tritonsmith.evaluator.oracle.checks.shared_inputs import SharedInputs
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_call, repeat_bitwise, require_settled
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
@@ -237,7 +238,8 @@ class CardJudge:
                 self.session.use_weights(_OTHER_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
             if number:
-                got = ask(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
+                asks = ask_with_neighbours if profile == "strict" and number == 1 else ask
+                got = asks(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
             else:  # inputs that no other candidate was given
                 got = checked_call(log, runner, kind, 0, self._limit)
             asked[kind] += 1

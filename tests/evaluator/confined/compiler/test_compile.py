@@ -85,6 +85,16 @@ def test_a_kernel_launched_through_its_warmup_is_recorded(compile_only: Compile)
     assert [(kernel["name"], kernel["launches"], kernel["grid"]) for kernel in result["kernels"]] == [("kernel", 1, [7, 1, 1])]
 
 
+def test_a_compiled_kernel_launched_as_the_jit_launches_it_is_recorded(compile_only: Compile) -> None:
+    launch = (
+        "ready = kernel.warmup(x, out, H=32, grid=(1,)); "
+        "ready.run(5, 1, 1, 0, ready.function, ready.packed_metadata, None, None, None, x, out, 32)"
+    )
+    result = compile_only(PRODUCT, launch)
+    assert result["status"] == "ok", result["message"]
+    assert [(kernel["name"], kernel["launches"], kernel["grid"]) for kernel in result["kernels"]] == [("kernel", 1, [5, 1, 1])]
+
+
 def test_a_good_kernel_is_compiled_and_measured_in_resources(compile_only: Compile) -> None:
     result = compile_only(PRODUCT, "kernel[(2,)](x, out, H=32); kernel[lambda meta: (meta['H'],)](x, out, H=32); out.add_(1)")
     assert result["status"] == "ok" and result["message"] == ""
