@@ -32,6 +32,11 @@ _KEPT = (
 )
 
 
+def checked_calls(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, timeout: float) -> list[torch.Tensor]:
+    """`ask_with_neighbours` on fresh inputs of a kind."""
+    return ask_with_neighbours(log, runner, FreshQuestion(log.loaded, kind, log.loaded.draw(kind)), mode, timeout)
+
+
 def ask_with_neighbours(log: TrialLog, runner: RunnerHandle, question: Question, mode: int, timeout: float) -> list[torch.Tensor]:
     """One call on a set of inputs as `ask` makes it, then two of which each has a part of each input new.
 

@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -238,8 +238,7 @@ class CardJudge:
                 self.session.use_weights(_OTHER_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
             if number:
-                asks = ask_with_neighbours if profile == "strict" and number == 1 else ask
-                got = asks(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
+                got = _choose_ask(profile, number)(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
             else:  # inputs that no other candidate was given
                 got = checked_call(log, runner, kind, 0, self._limit)
             asked[kind] += 1
@@ -257,6 +256,11 @@ class CardJudge:
             assert session is not None  # its setting is known
             sessions.append(session)
         return sessions
+
+
+def _choose_ask(profile: str, number: int) -> Callable[..., list[torch.Tensor]]:
+    """How the inputs of a trial are asked about: `strict` follows the second one with two of which only a part is new."""
+    return ask_with_neighbours if profile == "strict" and number == 1 else ask
 
 
 def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool, roomy: bool) -> None:
