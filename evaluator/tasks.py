@@ -60,7 +60,7 @@ def load_task(
     _require_parts(path, tree)
     names = _literals(tree)
     _shapes(path, tree, names)  # a malformed declaration is said at once, not when a candidate is to be promoted
-    _read_domains(path, tree)
+    _check_domains(path, tree)
     put_into = _mode(path, tree, mode)
     chosen: dict[str, SizeValue] = {}
     if size == FIT and (overrides or _find_value(tree, "SMALL")):
@@ -122,15 +122,6 @@ def declared_shapes(task: Task) -> tuple[Shape, ...]:
     path = Path(task.path)
     tree = _parse(path, task.source)
     return _shapes(path, tree, _literals(tree))
-
-
-def declared_domains(task: Task) -> dict[str | int, tuple[float, float]]:
-    """The ends of what inputs may be, by name or place among forward's arguments, as a module-level DOMAINS declares them.
-
-    Whole numbers lie below the second end, as with torch.randint. Raises TaskError.
-    """
-    path = Path(task.path)
-    return _read_domains(path, _parse(path, task.source))
 
 
 def find_value(task: Task, name: str) -> object:
@@ -308,27 +299,36 @@ def _read_shape(path: Path, node: ast.expr, names: Mapping[str, object], form: s
     return shape
 
 
-def _read_domains(path: Path, tree: ast.Module) -> dict[str | int, tuple[float, float]]:
+def _check_domains(path: Path, tree: ast.Module) -> None:
+    """Raises TaskError for a malformed DOMAINS; one that is computed of other names is checked when the file runs."""
     node = _find_value(tree, "DOMAINS")
-    if node is None:
-        return {}
-    where = f"{path}, line {node.lineno}"
+    if node is None or any(isinstance(part, ast.Name | ast.Call | ast.Attribute) for part in ast.walk(node)):
+        return
     try:
-        domains = ast.literal_eval(node)
+        value = ast.literal_eval(node)
     except (ValueError, TypeError, SyntaxError):
-        domains = None
-    if not isinstance(domains, dict) or not all(_is_domain(name, ends) for name, ends in domains.items()):
-        form = "a literal dict from names or places of forward's arguments to (lowest, highest) pairs of numbers"
+        value = None
+    read_domains(f"{path}, line {node.lineno}", value)
+
+
+def read_domains(where: str, value: object) -> dict[str | int, tuple[float, float]]:
+    """The ends of what inputs may be, by name or place among forward's arguments, as DOMAINS of a file has them.
+
+    Whole numbers lie below the second end, as with torch.randint. Raises TaskError; `where` begins its sentence.
+    """
+    if not isinstance(value, dict) or not all(_is_domain(name, ends) for name, ends in value.items()):
+        form = "a dict from names or places of forward's arguments to (lowest, highest) pairs of numbers"
         raise TaskError(f"{where}: DOMAINS must be {form}, such as {{'ids': (0, 50000)}}; whole numbers lie below the second one")
-    for name, (low, high) in domains.items():
+    for name, (low, high) in value.items():
         if not low < high:
             raise TaskError(f"{where}: DOMAINS gives {name!r} the ends {low} and {high}; write the lower one first")
-    return {name: (low, high) for name, (low, high) in domains.items()}
+    return {name: (low, high) for name, (low, high) in value.items()}
 
 
 def _is_domain(name: object, ends: object) -> bool:
-    pair = isinstance(ends, tuple | list) and len(ends) == 2  # noqa: PLR2004 - two ends
-    numbers = pair and all(type(end) in (int, float) and math.isfinite(end) for end in ends)  # type: ignore[attr-defined]
+    if not isinstance(ends, tuple | list) or len(ends) != 2:  # noqa: PLR2004 - two ends
+        return False
+    numbers = all(type(end) in (int, float) and math.isfinite(end) for end in ends)
     return numbers and (isinstance(name, str) or (type(name) is int and name >= 0))
 
 

@@ -5,6 +5,7 @@ Nothing is known of a number that get_inputs computes any further, or that forwa
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -132,8 +133,11 @@ class LookupWatch(TorchDispatchMode):
 
     def find(self, number: int) -> Domain | None:
         """What an input's numbers may be, as far as tables tell."""
-        size = self._sizes.get(number)
-        return Domain(0, size) if size is not None and number not in self._other else None
+        return Domain(0, self._sizes[number]) if number in self._sizes and number not in self._other else None
+
+    def shortest(self, number: int) -> float:
+        """Length of the shortest table that an input's numbers are places of; infinite where they are none."""
+        return self._sizes.get(number, math.inf)
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})

@@ -34,7 +34,7 @@ from tritonsmith.evaluator.oracle.checks.inputs import KINDS, draw_sides, raise_
 from tritonsmith.evaluator.reference.draws import Domain, DrawWatch, LookupWatch, keep_distinct
 from tritonsmith.evaluator.reference.module import Reference
 from tritonsmith.evaluator.reference.watch import WatchedForward, run_watched
-from tritonsmith.evaluator.tasks import declared_domains
+from tritonsmith.evaluator.tasks import read_domains
 
 _CLUSTERS = 3
 """Numbers that `ints` takes from a range."""
@@ -79,8 +79,8 @@ class Domains:
                 continue
             found = self._drawn.get(number)
             if number in self._declared:
-                low, high = self._declared[number]
-                found = Domain(low, high, distinct=bool(found and found.distinct))
+                low, high = self._declared[number]  # of the file's own size; tables may be smaller at another one
+                found = Domain(low, min(high, lookups.shortest(number)), distinct=bool(found and found.distinct))
             found = found or keep_distinct(lookups.find(number), tensor)
             if found is not None and found.low <= float(tensor.min()) and float(tensor.max()) < found.high:
                 self._known[number] = found
@@ -88,6 +88,10 @@ class Domains:
     def are_free(self, number: int) -> bool:
         """Whether every whole number of an input may be any other one of them."""
         return number in self._known and not self._known[number].distinct
+
+    def are_distinct(self, number: int) -> bool:
+        """Whether the whole numbers in each line of an input differ, and may stand in any order."""
+        return number in self._known and self._known[number].distinct
 
     def redraw(self, kind: str, own: Sequence[torch.Tensor], seed: int) -> list[torch.Tensor]:
         """Inputs of a kind, like those that get_inputs drew and within their domains, drawn under the seed."""
@@ -166,7 +170,8 @@ def _order_lines(kind: str, own: torch.Tensor, generator: torch.Generator) -> to
 
 def _read_declared(reference: Reference, model: nn.Module, arguments: Sequence[Any]) -> dict[int, tuple[float, float]]:
     """The ends that the file declares, by numbers of the tensors. Raises TaskError."""
-    declared = declared_domains(reference.task)
+    value = getattr(reference.module, "DOMAINS", None)
+    declared = {} if value is None else read_domains(reference.task.path, value)
     names = [*inspect.signature(model.forward).parameters] if declared else []
     places = [place for place, argument in enumerate(arguments) if isinstance(argument, torch.Tensor)]
     found: dict[int, tuple[float, float]] = {}

@@ -145,13 +145,19 @@ def test_a_task_declares_what_its_inputs_may_be(load: Load) -> None:
     ("DOMAINS = {'ids': (0, 50.5)}", "but it is int64; give whole ends"),
     ("DOMAINS = {'x': (0, 1)}", "DOMAINS says that 'x' has numbers from 0 to 1, and get_inputs\\(\\) draws -"),
     ("DOMAINS = {'ids': (9, 9)}", r"line \d+: DOMAINS gives 'ids' the ends 9 and 9; write the lower one first"),
-    ("DOMAINS = {'ids': 50}", r"line \d+: DOMAINS must be a literal dict"),
-    ("DOMAINS = {'ids': (0, float('inf'))}", r"line \d+: DOMAINS must be a literal dict"),
-    ("DOMAINS = [(0, 50)]", r"line \d+: DOMAINS must be a literal dict"),
+    ("DOMAINS = {'ids': 50}", r"line \d+: DOMAINS must be a dict"),
+    ("DOMAINS = {'ids': (0, float('inf'))}", r"task0\.py: DOMAINS must be a dict"),
+    ("DOMAINS = [(0, 50)]", r"line \d+: DOMAINS must be a dict"),
 ])  # fmt: skip
 def test_a_bad_declaration_is_one_sentence(load: Load, rest: str, says: str) -> None:
     with pytest.raises(TaskError, match=says):
         load(rest=rest)
+
+
+def test_a_declaration_follows_the_sizes_of_the_file_and_of_tables(load: Load) -> None:
+    computed = load(rest="many = 45\nDOMAINS = {'ids': (0, many)}")
+    beyond = load(rest="DOMAINS = {'ids': (0, 50000)}")  # as at a size of the file that is not judged
+    assert [int(one.draw("above")[1].max()) for one in (computed, beyond)] == [44, 49]
 
 
 def test_strided_and_expanded_numbers_keep_their_layout(load: Load) -> None:
