@@ -238,7 +238,7 @@ class CardJudge:
                 self.session.use_weights(_OTHER_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
             if number:
-                got = _choose_ask(profile, number)(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
+                got = _choose_ask(profile, kind, asked[kind])(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
             else:  # inputs that no other candidate was given
                 got = checked_call(log, runner, kind, 0, self._limit)
             asked[kind] += 1
@@ -258,9 +258,12 @@ class CardJudge:
         return sessions
 
 
-def _choose_ask(profile: str, number: int) -> Callable[..., list[torch.Tensor]]:
-    """How the inputs of a trial are asked about: `strict` follows the second one with two of which only a part is new."""
-    return ask_with_neighbours if profile == "strict" and number == 1 else ask
+def _choose_ask(profile: str, kind: str, earlier: int) -> Callable[..., list[torch.Tensor]]:
+    """How the inputs of a trial are asked about: `strict` follows the first `signed` ones with two of which only a part is new.
+
+    On those a task has no structure anyhow that the exchange of a part could break, as in a symmetric matrix.
+    """
+    return ask_with_neighbours if profile == "strict" and kind == "signed" and not earlier else ask
 
 
 def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool, roomy: bool) -> None:
