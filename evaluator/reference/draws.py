@@ -28,6 +28,8 @@ _COPIES = ("aten::_to_copy", "aten::clone", "aten::copy")
 _WRITES_AT_PLACES = ("index_put", "index_put_", "_unsafe_index_put", "_index_put_impl_", "put", "put_", "scatter", "scatter_", "index_copy",
                      "index_copy_")  # fmt: skip
 """Operators that store at places: of two values for one place either may stay."""
+_STORED = ("values", "value", "src", "source")
+"""Names of what they store."""
 _ADDING = ("accumulate", "reduce")
 """Arguments that have them combine values for one place."""
 
@@ -181,6 +183,9 @@ def _stores_at_places(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any
     if func._schema.name.removeprefix("aten::") not in _WRITES_AT_PLACES:
         return False
     given = dict(zip((argument.name for argument in func._schema.arguments), args, strict=False)) | dict(kwargs)
+    stored = next((given[name] for name in _STORED if given.get(name) is not None), None)
+    if not isinstance(stored, torch.Tensor) or stored.numel() == 1:
+        return False  # one value for every place
     places = given.get("indices", given.get("index"))
     whole = any(isinstance(leaf, torch.Tensor) and leaf.dtype not in (torch.bool, torch.uint8) for leaf in tree_leaves(places))
     return whole and not any(given.get(name) for name in _ADDING)

@@ -36,6 +36,8 @@ from tritonsmith.evaluator.reference.module import Reference
 from tritonsmith.evaluator.reference.watch import WatchedForward, run_watched
 from tritonsmith.evaluator.tasks import read_domains
 
+_WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
+"""Types whose numbers can be sorted and compared."""
 _CLUSTERS = 3
 """Numbers that `ints` takes from a range."""
 _HOLES = 0.25
@@ -75,7 +77,7 @@ class Domains:
         if by_values or lookups.stores_at_places:
             return
         for number, tensor in enumerate(tensors):
-            if tensor.is_floating_point() or tensor.is_complex() or tensor.dtype is torch.bool or not tensor.numel():
+            if tensor.dtype not in _WHOLE or not tensor.numel():
                 continue
             found = self._drawn.get(number)
             if number in self._declared:
