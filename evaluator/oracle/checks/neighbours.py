@@ -16,7 +16,7 @@ import torch
 from tritonsmith.evaluator.channel.strides import distinct
 from tritonsmith.evaluator.oracle.checks.correctness import worst_trial
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
-from tritonsmith.evaluator.oracle.checks.trials import FreshQuestion, Question, TrialLog, ask
+from tritonsmith.evaluator.oracle.checks.trials import FreshQuestion, Question, TrialLog, ask, describe_error
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.schema import Status
 
@@ -56,15 +56,20 @@ def ask_with_neighbours(log: TrialLog, runner: RunnerHandle, question: Question,
 
 
 def _require_new(log: TrialLog, judged: int, before: list[torch.Tensor], now: list[torch.Tensor]) -> None:
-    """Raises RunnerFault(inaccurate) where a result is wrong, in words of its own where the wrong place is as it was."""
-    asked = log.loaded.task.precision
-    found = [trial for trial in log.trials[judged:] if not trial.meets(asked)]
-    if found:
-        worst = worst_trial(found, asked).candidate
-        number, index = worst.worst_tensor, worst.worst_index
-        if bool((before[number][index] == now[number][index]).all()):
-            raise RunnerFault(Status.INACCURATE, _KEPT.format(f"output {number} at index {list(index)}"))
-    log.require_accurate()
+    """Raises RunnerFault(inaccurate) where a result is far off, in words of its own where the wrong place is as it was.
+
+    How well a kernel rounds is judged by the other trials: a kernel at the edge of its accuracy must not fall here.
+    """
+    asked, found = log.loaded.task.precision, log.trials[judged:]
+    del log.trials[judged:]
+    wrong = [trial for trial in found if not trial.meets(asked) and not trial.is_near(asked)]
+    if not wrong:
+        return
+    worst = worst_trial(wrong, asked).candidate
+    number, index = worst.worst_tensor, worst.worst_index
+    if bool((before[number][index] == now[number][index]).all()):
+        raise RunnerFault(Status.INACCURATE, _KEPT.format(f"output {number} at index {list(index)}"))
+    raise RunnerFault(Status.INACCURATE, describe_error(wrong, asked))
 
 
 @contextlib.contextmanager
