@@ -12,6 +12,7 @@ import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal
@@ -28,7 +29,7 @@ from tritonsmith.evaluator.compiling.counted import CountedKernels
 from tritonsmith.evaluator.compiling.outlook import digest_report
 from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
 from tritonsmith.evaluator.compiling.racing import Races
-from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests
+from tritonsmith.evaluator.compiling.reports import CompileReports, CompileRequests, OwnCalls
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.floors import add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -159,7 +160,8 @@ class LocalEvaluator:
         self._mark, self._code = folder / "measuring", folder / "code"  # exists while something is timed; what texts compile to
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
-        self._requests = CompileRequests(folder, self._oracles.lease, self._prepare)
+        self._requests = CompileRequests(folder, self._oracles.lease, partial(self._prepare, "prepare"))
+        self._calls = OwnCalls(folder, partial(self._prepare, "own_call"))
         self._auditors: OracleLease | None = None  # an oracle without a card, for the interpreter's view of what the card measured
         self._compiling: CompileReports | None = None
         if self.hardware.present and self.hardware.key in CARDS:
@@ -167,7 +169,7 @@ class LocalEvaluator:
             self._compiling = self._open_compilers(sandbox)
         # compilers that look ahead; without a card they serve races alone. Each starts when it is first needed
         self._racing = self._compiling or (self._open_compilers(sandbox) if self.hardware.key in CARDS else None)
-        self._numbers, self._counted = itertools.count(), CountedKernels(self._oracles, self._requests, call_seconds)
+        self._numbers, self._counted = itertools.count(), CountedKernels(self._oracles, self._calls, call_seconds)
         self._races = Races(self._racing, self._oracles, self.hardware)
 
     def _open_compilers(self, sandbox: str) -> CompileReports:
@@ -257,32 +259,30 @@ class LocalEvaluator:
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""
-        paths = {"request": str(self._requests.path_from(oracle, task)), "code": str(locate_code(self._code, task.sha, kernel.sha))}
-        seconds = min(self._call_seconds, _SANITIZER_SECONDS)
-        answer = self._oracles.ask(oracle, {"op": "sanitize", "kernel": kernel.as_message(), "seconds": seconds, **paths})
+        paths = {"request": str(self._calls.path_from(oracle, task)), "code": str(locate_code(self._code, task.sha, kernel.sha))}
+        asked = {"op": "sanitize", "kernel": kernel.as_message(), "seconds": min(self._call_seconds, _SANITIZER_SECONDS)}
+        answer = self._oracles.ask(oracle, asked | paths)
         return bool(answer["found"]), str(answer["text"])
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """What Nsight Compute counts of a working kernel, off the clock; the reason where it cannot. None without a card."""
         return await asyncio.to_thread(self._counted.count, task, kernel) if self.hardware.present else None
 
-    def _prepare(self, oracle: ServerProcess, task: Task) -> Path:
-        request = {"op": "prepare", "task": task.model_dump(mode="json"), "baselines": self.baselines}
-        return Path(self._oracles.ask(oracle, request)["request"])
+    def _prepare(self, what: str, oracle: ServerProcess, task: Task) -> Path:
+        asked = {"op": what, "task": task.model_dump(mode="json"), "baselines": self.baselines}
+        return Path(self._oracles.ask(oracle, asked)["request"])
 
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached); on a card it runs there too, as the first verdict needs. Raises TaskError."""
         if not self.hardware.present:
             return (await asyncio.to_thread(self._descriptions.describe, task))[0]
-        described, _ = await asyncio.gather(
-            asyncio.to_thread(self._descriptions.describe, task), asyncio.to_thread(self._run_reference, task)
-        )
-        return described[0]
+        read, run = asyncio.to_thread(self._descriptions.describe, task), asyncio.to_thread(self._run_reference, task)
+        return (await asyncio.gather(read, run))[0][0]
 
     def _run_reference(self, task: Task) -> None:
         """Have the oracle run the reference, before anybody is asked for a kernel of it. Raises TaskError."""
         with self._oracles.lease() as oracle:
-            self._prepare(oracle, task)
+            self._prepare("prepare", oracle, task)
 
     def describe_ahead(self, task: Task) -> None:
         """Have the reference traced beside what goes on, for a `describe` to come."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -27,7 +28,7 @@ _PARTS = {
 """What every task file defines, with the words for it in a message."""
 MOST_SHAPES = 2
 """Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""
-_DECLARATIONS = frozenset({"SMALL", "SHAPES", "MODE"})
+_DECLARATIONS = frozenset({"SMALL", "SHAPES", "MODE", "DOMAINS"})
 """Names that say how the task is judged, and are no sizes themselves."""
 _MODES: tuple[Mode, ...] = ("eval", "train")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -59,6 +60,7 @@ def load_task(
     _require_parts(path, tree)
     names = _literals(tree)
     _shapes(path, tree, names)  # a malformed declaration is said at once, not when a candidate is to be promoted
+    _check_domains(path, tree)
     put_into = _mode(path, tree, mode)
     chosen: dict[str, SizeValue] = {}
     if size == FIT and (overrides or _find_value(tree, "SMALL")):
@@ -295,6 +297,39 @@ def _read_shape(path: Path, node: ast.expr, names: Mapping[str, object], form: s
         for end in value if isinstance(value, tuple) else (value,):
             _check_override(path, names, name, end, f"{where}: SHAPES")
     return shape
+
+
+def _check_domains(path: Path, tree: ast.Module) -> None:
+    """Raises TaskError for a malformed DOMAINS; one that is computed of other names is checked when the file runs."""
+    node = _find_value(tree, "DOMAINS")
+    if node is None or any(isinstance(part, ast.Name | ast.Call | ast.Attribute) for part in ast.walk(node)):
+        return
+    try:
+        value = ast.literal_eval(node)
+    except (ValueError, TypeError, SyntaxError):
+        value = None
+    read_domains(f"{path}, line {node.lineno}", value)
+
+
+def read_domains(where: str, value: object) -> dict[str | int, tuple[float, float]]:
+    """The ends of what inputs may be, by name or place among forward's arguments, as DOMAINS of a file has them.
+
+    Whole numbers lie below the second end, as with torch.randint. Raises TaskError; `where` begins its sentence.
+    """
+    if not isinstance(value, dict) or not all(_is_domain(name, ends) for name, ends in value.items()):
+        form = "a dict from names or places of forward's arguments to (lowest, highest) pairs of numbers"
+        raise TaskError(f"{where}: DOMAINS must be {form}, such as {{'ids': (0, 50000)}}; whole numbers lie below the second one")
+    for name, (low, high) in value.items():
+        if not low < high:
+            raise TaskError(f"{where}: DOMAINS gives {name!r} the ends {low} and {high}; write the lower one first")
+    return {name: (low, high) for name, (low, high) in value.items()}
+
+
+def _is_domain(name: object, ends: object) -> bool:
+    if not isinstance(ends, tuple | list) or len(ends) != 2:  # noqa: PLR2004 - two ends
+        return False
+    numbers = all(type(end) in (int, float) and math.isfinite(end) for end in ends)
+    return numbers and (isinstance(name, str) or (type(name) is int and name >= 0))
 
 
 def _read_small(path: Path, node: ast.expr, names: Mapping[str, object]) -> dict[str, SizeValue]:

@@ -2,9 +2,9 @@
 
 A hack file starts with a docstring (its first line says what it does) and lines `# family: R2`, `# task: 39_gru`, and
 `# expect: inaccurate|cheating`; `ok` among them allows an honest score. Optional: `# label: library|hybrid` (the labels it may be accepted
-with), `# precision: tf32`, `# needs: card`, `# leaves: files` for what tries to leave something behind, and `# attacks: a.b, c.d`: the
-modules of `evaluator`, with names in them, that the hack looks up. A test compares these with the code, so that a hack that finds
-nothing to attack does not pass for one that is neutralised.
+with), `# precision: tf32`, `# needs: card`, `# profile: strict` for what quick admits since it gains nothing, `# leaves: files`
+for what tries to leave something behind, and `# attacks: a.b, c.d`: the modules of `evaluator`, with names in them, that the hack looks up.
+A test compares these with the code, so that a hack that finds nothing to attack does not pass for one that is neutralised.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 FOLDER = Path(__file__).resolve().parent
-_FIELD = re.compile(r"^# (family|task|expect|label|precision|needs|leaves|attacks): (.+)$", re.MULTILINE)
+_FIELD = re.compile(r"^# (family|task|expect|label|precision|needs|leaves|attacks|profile): (.+)$", re.MULTILINE)
 ANY_REFUSAL = (
     "invalid_file", "compile_error", "launch_error", "runtime_error", "wrong_shape", "wrong_weights", "inaccurate", "racy", "cheating",
     "timeout", "crashed",
@@ -37,6 +37,7 @@ class Case:
     precision: str = "ieee"
     needs_card: bool = False
     litters: bool = False
+    profile: str = "quick"
     about: str = ""
     attacks: tuple[str, ...] = ()
     """Dotted names below `tritonsmith.evaluator`."""
@@ -51,7 +52,8 @@ def read_hack(path: Path) -> Case:
     return Case(
         name=path.stem, kind="hack", task=fields["task"], source=text, family=fields["family"], expect=tuple(fields["expect"].split("|")),
         labels=tuple(fields["label"].split("|")) if "label" in fields else (), precision=fields.get("precision", "ieee"),
-        needs_card=fields.get("needs") == "card", litters="leaves" in fields, about=text.split('"""')[1].strip().splitlines()[0],
+        needs_card=fields.get("needs") == "card", litters="leaves" in fields, profile=fields.get("profile", "quick"),
+        about=text.split('"""')[1].strip().splitlines()[0],
         attacks=tuple(fields["attacks"].split(", ")) if "attacks" in fields else (),
     )  # fmt: skip
 

@@ -17,7 +17,8 @@ def honest() -> list[Case]:
     """The kernels that hacks are compared with, one per task and precision class."""
     plain = [make_case("honest", "honest", base) for base in ("gelu", "linear", "gru", "softmax", "column_sum", "matmul_chain")]
     large = replace(make_case("honest", "honest at a large size", "gelu"), task="26_gelu_large")
-    return [*plain, large, make_case("honest", "honest tf32", "linear", (_PRECISION, 'PRECISION = "tf32"'), precision="tf32")]
+    cached = replace(make_case("honest", "honest at a size that the cache holds", "gelu"), task="26_gelu_in_cache")
+    return [*plain, large, cached, make_case("honest", "honest tf32", "linear", (_PRECISION, 'PRECISION = "tf32"'), precision="tf32")]
 
 
 def _good(title: str, base: str, *edits: Edit, precision: str = "ieee") -> Case:

@@ -100,7 +100,7 @@ def run(cases: Sequence[Case], judge: Judge, on_outcome: Callable[[Outcome], Non
 
 def _judge_case(case: Case, judge: Judge, yardstick: Yardstick) -> Outcome:
     started, key = time.monotonic(), yardstick.key(case)
-    answer = judge.verdict(task_of(case), case.source)
+    answer = judge.verdict(task_of(case), case.source, profile=case.profile)
     fault = yardstick.fault(key) if case.kind in _REFUSED else ""
     if isinstance(answer, str) or fault:
         passed, why = False, answer if isinstance(answer, str) else fault
@@ -108,7 +108,7 @@ def _judge_case(case: Case, judge: Judge, yardstick: Yardstick) -> Outcome:
         passed, why = weigh(case, answer, yardstick.of(key))
         if judge.card and not passed and answer.status is Status.OK and case.kind == "hack":
             yardstick.again(key)  # a noisy card must raise no alarm: once more, both of them
-            second = judge.verdict(task_of(case), case.source)
+            second = judge.verdict(task_of(case), case.source, profile=case.profile)
             if isinstance(second, Verdict):
                 answer, (passed, why) = second, weigh(case, second, yardstick.of(key))
     left = remove_leftovers() if case.litters else ()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ctypes
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -11,6 +12,8 @@ from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError
 
 _IPC_HANDLE_BYTES = 64
 _LAZY_ENABLE_PEER_ACCESS = 1
+_PERSISTING = 6
+"""The driver's CU_LIMIT_PERSISTING_L2_CACHE_SIZE."""
 _OUT_OF_MEMORY = 2
 """The driver's CUDA_ERROR_OUT_OF_MEMORY."""
 
@@ -85,3 +88,22 @@ def open_handle(handle: bytes, nbytes: int) -> torch.Tensor:
 def reset_persisting_cache() -> None:
     """Lines of the L2 cache that a kernel asked the driver to keep become ordinary ones."""
     _load_driver().cuCtxResetPersistingL2Cache()
+
+
+def bind_cache_reset() -> Callable[[], None]:
+    """A call, made before candidate code is imported, that ends what this process has the L2 cache keep.
+
+    A driver may keep lines for the context that asked, whatever another process resets. Where nothing is set aside it costs a look.
+    """
+    _load_driver()
+    driver = ctypes.PyDLL("libcuda.so.1")  # no other thread runs meanwhile
+    look, limit, reset = driver.cuCtxGetLimit, driver.cuCtxSetLimit, driver.cuCtxResetPersistingL2Cache
+    kept, none = ctypes.c_size_t(), ctypes.c_size_t(0)
+    place = ctypes.byref(kept)
+
+    def reset_cache() -> None:
+        if look(place, _PERSISTING) == 0 and kept.value:
+            limit(_PERSISTING, none)
+            reset()
+
+    return reset_cache

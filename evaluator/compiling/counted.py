@@ -5,7 +5,7 @@ from __future__ import annotations
 from contextlib import AbstractContextManager
 from typing import Any, Protocol
 
-from tritonsmith.evaluator.compiling.reports import CompileRequests
+from tritonsmith.evaluator.compiling.reports import OwnCalls
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.processes.server import ServerProcess
@@ -30,12 +30,12 @@ class CountedKernels:
 
     Args:
         oracles: those of the card; while one is leased, nothing is timed.
-        requests: the files with a task's arguments.
+        calls: the files with a call of a task.
         seconds: the longest that one call of a candidate may take.
     """
 
-    def __init__(self, oracles: Leasing, requests: CompileRequests, seconds: float) -> None:
-        self._oracles, self._requests, self._seconds = oracles, requests, min(_SECONDS, seconds)
+    def __init__(self, oracles: Leasing, calls: OwnCalls, seconds: float) -> None:
+        self._oracles, self._calls, self._seconds = oracles, calls, min(_SECONDS, seconds)
         self._known: dict[tuple[str, str], Counters] = {}
         self._refused: Counters | None = None
         """Why no kernel can be counted here, once that is clear."""
@@ -47,7 +47,7 @@ class CountedKernels:
         key = (task.sha, kernel.sha)
         if key not in self._known:
             with self._oracles.lease() as oracle:
-                path = self._requests.path_from(oracle, task)
+                path = self._calls.path_from(oracle, task)
                 request = {"op": "count", "kernel": kernel.as_message(), "request": str(path), "seconds": self._seconds}
                 answer = self._oracles.ask(oracle, request)
             found = self._known[key] = Counters.model_validate(answer["counters"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 import threading
 from collections import deque
 from collections.abc import Callable
@@ -57,6 +58,29 @@ class CompileRequests:
             copy.chmod(0o644)
             self._files[task.sha] = copy
         return self._files[task.sha]
+
+
+class OwnCalls:
+    """A file with one call of the task that was asked about last: its inputs, and weights, which may be large.
+
+    Args:
+        folder: where the copy lies.
+        prepare: lets an oracle write the file of a task.
+    """
+
+    def __init__(self, folder: Path, prepare: Callable[[ServerProcess, Task], Path]) -> None:
+        self._path = folder / "call.pt"
+        self._prepare = prepare
+        self._task = ""
+
+    def path_from(self, oracle: ServerProcess, task: Task) -> Path:
+        """The file of a task, for a caller that has leased an oracle; it stays until another task's is asked for."""
+        if task.sha != self._task:
+            self._task = ""
+            shutil.copyfile(self._prepare(oracle, task), self._path)
+            self._path.chmod(0o644)
+            self._task = task.sha
+        return self._path
 
 
 class CompileReports:

@@ -209,11 +209,13 @@ class TaskLinter:
         return read | (set(parameters) - set(wanted))
 
     def _try_oracle(self, inputs: Tensors) -> Tensors | None:
-        """The outputs, or None where a made-up value is outside what forward takes (an index out of range)."""
+        """The outputs, or None where a made-up value is outside what forward takes (an index out of range, a length)."""
         try:
-            return self.loaded.oracle(inputs)
+            outputs = self.loaded.oracle(inputs)
         except Exception:  # noqa: BLE001 - the task's own code on values that it did not choose
             return None
+        same = all(output.shape == own.shape for output, own in zip(outputs, self.oracle, strict=True))
+        return outputs if same else None
 
     def _describe_outputs(self) -> None:
         for number, output in enumerate(self.oracle):

@@ -68,7 +68,7 @@ def run_nsight(kernel: KernelText, request: Path, seconds: float) -> Counters:
 
     Args:
         kernel: the candidate.
-        request: the session's pickle of arguments.
+        request: the file with the arguments of one call (`channel/own_call.py`).
         seconds: the longest that it may take.
     """
     program = find_ncu()

@@ -8,6 +8,7 @@ Reads one JSON request per line on stdin and answers each with one JSON line on 
      "measuring": path of a file that exists while something is timed,
      "code": folder for what texts compile to}                             -> {"verdict": {...}}
     {"op": "prepare", "task": {...}, "baselines": [...]}                  -> {"request": path that compilers read}
+    {"op": "own_call", "task": {...}, "baselines": [...]}                  -> {"request": path of one call's arguments and weights}
     {"op": "race", "task": {...}, "incumbent": {"text", "sha"}, "entrants": [...], "keep": count,
      "call_seconds": limit, "seconds": limit, "measuring": path, "code": folder} -> {"rows": [...], "note": why there are none}
     {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "code": path, "seconds": limit} -> {"found": bool, "text": sentence}
@@ -32,7 +33,7 @@ from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, Infrast
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.machine import describe_environment, present_card
 from tritonsmith.evaluator.operator_cost import OperatorCost
-from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, write_own_call
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
 from tritonsmith.evaluator.oracle.checks.planning import load_on_card
@@ -85,6 +86,8 @@ class Oracle:
         self._baselines = tuple(request.get("baselines") or ())
         if request["op"] == "prepare":
             return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
+        if request["op"] == "own_call":
+            return {"request": str(write_own_call(self._judge(Task.model_validate(request["task"])).session))}
         if request["op"] == "race":
             return self._race(request)
         if request["op"] == "sanitize":

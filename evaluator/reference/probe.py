@@ -28,7 +28,7 @@ from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, i
 from tritonsmith.evaluator.reference.tables import find_tables
 from tritonsmith.evaluator.reference.trace import tensor_bytes
 from tritonsmith.evaluator.reference.updates import find_updates
-from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_no_chance, run_watched
+from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_fixed_shapes, require_no_chance, run_watched
 from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_chosen_size
 
@@ -104,6 +104,8 @@ def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadlin
     output, updates = find_updates(model, lambda: reference.check_output(forward))
     require_no_chance(reference, model, watch)
     reference.require_elements(flatten(output))
+    if math.isfinite(deadline):  # on real tensors; others have no values to go by
+        require_fixed_shapes(reference, model, watch, flatten(output))
     (run,) = runs
     ops, error = trace_forward(model, inputs, run, reference.task.path, deadline)
     way = TraceWay.FX if ops else TraceWay.RUN

@@ -5,6 +5,7 @@ from __future__ import annotations
 import random
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 import torch
@@ -14,7 +15,6 @@ from torch.utils._pytree import tree_leaves
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.module import Reference, flatten, list_held, list_tensors
-from tritonsmith.evaluator.reference.operators import DECIDING
 from tritonsmith.evaluator.reference.structure import Structure, describe, find_shared
 from tritonsmith.evaluator.reference.updates import find_updates, run_forward
 from tritonsmith.evaluator.schema import PrecisionClass
@@ -22,6 +22,16 @@ from tritonsmith.evaluator.schema import PrecisionClass
 HALVES = (torch.float16, torch.bfloat16)
 EIGHTHS = (torch.float8_e4m3fn, torch.float8_e5m2, torch.float8_e4m3fnuz, torch.float8_e5m2fnuz)
 """Floating types of eight bits."""
+DECIDING = frozenset(
+    """
+    _local_scalar_dense _unique2 argmax argmin argsort bucketize ceil count_nonzero cummax cummin eq equal
+    fake_quantize_per_channel_affine_cachemask fake_quantize_per_tensor_affine_cachemask floor floor_divide fmod frac ge gt
+    hardshrink heaviside histc histogram is_nonzero isclose kthvalue le logical_and logical_not logical_or logical_xor lt
+    masked_select max median min mode nanmedian ne nonzero quantize_per_channel quantize_per_tensor remainder round searchsorted
+    sgn sign signbit sort threshold topk trunc unique unique_consecutive unique_dim
+    """.split()
+)
+"""These give another result, by a jump, where a value moves by its last place."""
 _CHANCES = ("dropout_p", "p")
 """Arguments of random operators that draw nothing where they are zero."""
 _OTHER_SEED = 20261123
@@ -49,6 +59,14 @@ _EVERY_MODULE_HAS = frozenset(vars(nn.Module()))
 _PLAIN = (int, float, str, bytes)
 _SWITCHES = ("train", "training")
 """Arguments of random operators that draw nothing where they are false."""
+_SIZED_BY_VALUES = (torch.Tag.dynamic_output_shape, torch.Tag.data_dependent_output)
+"""Marks of operators whose result, or what Python makes of it, may have another size for other values."""
+_OTHER_DRAWS = (20261127, 20261128)
+"""Seeds of inputs on which a forward that may go by values must give the same shapes."""
+_OTHER_SHAPE = (
+    "gives output {} another shape for other values of its inputs ({} and {}), while a kernel's result has one; pad it to a fixed size, "
+    "or make what decides the size an argument that is no tensor"
+)
 
 
 class ForwardWatch(TorchDispatchMode):
@@ -62,6 +80,8 @@ class ForwardWatch(TorchDispatchMode):
         """Whether an operator turns a move of a value's last place into a jump, as a comparison does."""
         self.random: list[str] = []
         """Operators that draw random numbers, each once."""
+        self.goes_by_values = False
+        """Whether a size, or what Python does next, may depend on values of tensors."""
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
         kwargs = dict(kwargs or {})
@@ -70,6 +90,7 @@ class ForwardWatch(TorchDispatchMode):
         if torch.Tag.nondeterministic_seeded in func.tags and name not in self.random and _draws(func, args, kwargs):
             self.random.append(name)
         self.decides = self.decides or _decides(func, name, args, kwargs, result)
+        self.goes_by_values = self.goes_by_values or _goes_by_values(func, args)
         if not self.rounds_to_half and _has_half(result):
             floating = [leaf for leaf in tree_leaves((args, kwargs)) if isinstance(leaf, torch.Tensor) and leaf.is_floating_point()]
             self.rounds_to_half = any(tensor.dtype not in HALVES for tensor in floating)
@@ -88,6 +109,37 @@ def _decides(func: Any, name: str, args: tuple[Any, ...], kwargs: Mapping[str, A
 
 def _has_half(values: Any) -> bool:
     return any(isinstance(leaf, torch.Tensor) and leaf.dtype in HALVES for leaf in tree_leaves(values))
+
+
+def _goes_by_values(func: Any, args: tuple[Any, ...]) -> bool:
+    """Whether the size of a result depends on values; places (no masks) in an index do not decide it."""
+    if func._schema.name == "aten::index":
+        return any(isinstance(one, torch.Tensor) and one.dtype in (torch.bool, torch.uint8) for one in args[1])
+    return func._schema.name == "aten::_pack_padded_sequence" or any(tag in func.tags for tag in _SIZED_BY_VALUES)
+
+
+def require_fixed_shapes(
+    reference: Reference, model: nn.Module, watch: ForwardWatch, outputs: list[torch.Tensor], updates: tuple[str, ...] = ()
+) -> None:
+    """Outputs must have the same shapes for every draw of inputs. Raises TaskError, which names the way out.
+
+    Args:
+        reference: the task's file.
+        model: its model.
+        watch: what was around the forward that gave `outputs`; only where values may decide a size, others are drawn.
+        outputs: what forward returned, then the buffers that it updates.
+        updates: names of these.
+    """
+    for seed in _OTHER_DRAWS if watch.goes_by_values else ():
+        try:
+            others = reference.check_output(partial(run_forward, model, reference.draw_inputs(seed, outputs[0].device), updates))
+        except TaskError as error:
+            if isinstance(error.__cause__, torch.OutOfMemoryError):  # a card has no room for further inputs beside these
+                return
+            raise
+        for number, (first, other) in enumerate(zip(outputs, others, strict=False)):
+            if first.shape != other.shape:
+                raise reference.refuse_forward(_OTHER_SHAPE.format(number, list(first.shape), list(other.shape)))
 
 
 def _draws(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> bool:
@@ -157,6 +209,8 @@ class WatchedForward:
     """Numbers of the outputs that lie in the memory of an argument or of what the model holds."""
     decides: bool
     """Whether rounding may decide some results: an operator compares, orders or rounds floating values."""
+    goes_by_values: bool
+    """Whether a size, or what Python does next, may depend on values of tensors."""
 
 
 def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) -> WatchedForward:
@@ -194,9 +248,11 @@ def run_watched(reference: Reference, model: nn.Module, arguments: list[Any]) ->
             _require_repetition(
                 outputs, lambda: flatten(reference.forward(model, arguments)), lambda: reference.refuse_forward(why), _EQUAL
             )
+    require_fixed_shapes(reference, model, watch, outputs, updates)
     precision = find_class(arguments, model.state_dict().values(), outputs, watch)
     decides = watch.decides or any(not output.is_floating_point() for output in outputs)
-    return WatchedForward(outputs, updates, precision, describe(result), tuple(sorted(lent)), decides)
+    lent_outputs = tuple(sorted(lent))
+    return WatchedForward(outputs, updates, precision, describe(result), lent_outputs, decides, watch.goes_by_values)
 
 
 def _list_lent(model: nn.Module, arguments: list[Any], result: Any) -> tuple[int, ...]:

@@ -42,6 +42,67 @@ def changed(old: str, new: str) -> str:
     return CHAIN.replace(old, new)
 
 
+PAIRS = """
+import torch
+from torch import nn
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        i, j = torch.tril_indices(64, 64, offset=-1)
+        self.register_buffer("i", i)
+        self.register_buffer("j", j)
+
+    def forward(self, x, ids):
+        return x[ids][:, self.i, self.j] * 2.0
+
+
+def get_inputs():
+    return [torch.randn(1024, 64, 64), torch.randint(0, 1024, (1024,))]
+
+
+def get_init_inputs():
+    return []
+"""
+PICK = """
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+
+@triton.jit
+def pick(x, ids, i, j, out, COUNT: tl.constexpr, SIDE: tl.constexpr, BLOCK: tl.constexpr):
+    place = tl.program_id(1) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < COUNT
+    row = tl.load(ids + tl.program_id(0))
+    at = tl.load(i + place, mask=inside, other=0) * SIDE + tl.load(j + place, mask=inside, other=0)
+    value = tl.load(x + row * SIDE * SIDE + at, mask=inside, other=0.0)
+    tl.store(out + tl.program_id(0) * COUNT + place, value * 2.0, mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.register_buffer("i", torch.full((2016,), 1 << 40))
+        self.register_buffer("j", torch.full((2016,), 1 << 40))
+
+    def forward(self, x, ids):
+        out = torch.empty(len(ids), 2016, device=x.device)
+        pick[(len(ids), triton.cdiv(2016, 1024))](x, ids, self.i, self.j, out, COUNT=2016, SIDE=64, BLOCK=1024)
+        return out
+"""
+
+
+def test_an_audit_gives_a_kernel_the_index_buffers_of_a_caller(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    """Before weights are copied into them they may hold anything."""
+    (tmp_path / "pairs.py").write_text(PAIRS)
+    verdict = evaluator.evaluate_now(load_task(tmp_path / "pairs.py"), PICK, "strict")
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.environment["audit"]["compute-sanitizer"] == (sanitizer.say_why_not() or "no memory error found")
+
+
 def test_an_honest_kernel_is_measured_against_every_baseline(evaluator: LocalEvaluator, chain: Task) -> None:
     verdict = evaluator.evaluate_now(chain, CHAIN)
     assert verdict.status is Status.OK, verdict.message

@@ -168,7 +168,7 @@ class BrokenJudge:
 
     card, workers, hardware = False, 1, "none"
 
-    def verdict(self, task: Task, source: str) -> Verdict:
+    def verdict(self, task: Task, source: str, profile: str = "quick") -> Verdict:
         return Verdict(status=Status.RUNTIME_ERROR, message="KeyError: /some/where/file.py")
 
 
@@ -188,7 +188,7 @@ def test_an_interrupted_run_says_how_to_go_on(
         def __init__(self, target: str, workers: int) -> None:
             self.left = 3
 
-        def verdict(self, task: Task, source: str) -> Verdict:
+        def verdict(self, task: Task, source: str, profile: str = "quick") -> Verdict:
             self.left -= 1
             if not self.left:
                 raise KeyboardInterrupt

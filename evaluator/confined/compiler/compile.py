@@ -19,7 +19,7 @@ from tritonsmith.evaluator.confined.compiler.launches import LaunchRecorder, Lau
 from tritonsmith.evaluator.confined.runner.candidate import import_candidate
 from tritonsmith.evaluator.confined.runner.faults import keep_ends
 from tritonsmith.evaluator.confined.stand_ins.cuda import FakeCuda
-from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter, clear, make_zeros
+from tritonsmith.evaluator.confined.stand_ins.operators import ClearUnwritten, TorchOpCounter, clear, make_zeros
 from tritonsmith.evaluator.confined.stand_ins.untyped import driver
 from tritonsmith.evaluator.schema import Status, TensorSpec
 
@@ -56,7 +56,8 @@ def _run_forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder,
     for name, value in request["overrides"].items():
         if hasattr(module, name):
             setattr(module, name, value)
-    model = module.ModelNew(*request["init"]).cuda().train(request.get("train", False))
+    with ClearUnwritten():  # an index buffer that nothing has loaded must not lead outside a tensor
+        model = module.ModelNew(*request["init"]).cuda().train(request.get("train", False))
     for parameter in model.parameters():  # which nothing has loaded
         clear(parameter)
     first, second = ([make_argument(spec) for spec in request["inputs"]] for _ in range(2))

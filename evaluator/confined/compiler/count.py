@@ -1,15 +1,14 @@
 """A candidate under Nsight Compute: `python -P -m tritonsmith.evaluator.confined.compiler.count`, inside the sandbox.
 
 The first process reads {"tool": [words], "candidate", "request"} as JSON and becomes the tool around a second one (`--target`). That one
-builds the model with weights of its own, calls it once to compile, and lets the tool count during a second call. Results are not looked at.
-Imports torch in the target.
+gives the model the reference's weights (`channel/own_call.py`), calls it once to compile, and lets the tool count during a second call.
+Results are not looked at. Imports torch in the target.
 """
 
 from __future__ import annotations
 
 import json
 import os
-import pickle
 import sys
 from pathlib import Path
 
@@ -19,16 +18,10 @@ from tritonsmith.evaluator.channel.report import FINISHED
 def _run_target(candidate: Path, request: Path) -> None:
     import torch  # noqa: PLC0415
 
-    from tritonsmith.evaluator.confined.compiler.compile import make_argument  # noqa: PLC0415
-    from tritonsmith.evaluator.confined.runner.candidate import import_candidate  # noqa: PLC0415
-    from tritonsmith.evaluator.reference.precision import set_tf32  # noqa: PLC0415
+    from tritonsmith.evaluator.confined.compiler.own_call import open_call  # noqa: PLC0415
 
-    said = pickle.loads(request.read_bytes())
-    made = [make_argument(spec) for spec in said["inputs"]]
-    arguments = [value.cuda() if isinstance(value, torch.Tensor) else value for value in made]
-    set_tf32(bool(said.get("tf32")))  # as where it is judged
     with torch.no_grad():
-        model = import_candidate(candidate).ModelNew(*said["init"]).cuda().train(said["train"])
+        model, arguments = open_call(candidate, request, "cuda")
         model(*arguments)
         torch.cuda.synchronize()
         torch.cuda.cudart().cudaProfilerStart()

@@ -123,14 +123,20 @@ class LaunchRecorder:
             x, y, z = (tuple(int(extent) for extent in grid) + (1, 1, 1))[:3]
             return lambda *_arguments, stream=None: self._record(compiled.src.fn, compiled, (x, y, z))
 
-        outer, stock_ptx = (CompiledKernel._init_handles, CompiledKernel.__getitem__), CUDABackend.make_ptx
-        JITFunction.run, CompiledKernel._init_handles, CompiledKernel.__getitem__ = run, _take_numbers, launcher
-        CUDABackend.make_ptx = make_ptx
+        def launch(compiled: Any) -> Callable[..., None]:
+            return lambda x, y, z, *_given: self._record(compiled.src.fn, compiled, (int(x), int(y), int(z)))
+
+        names = ("_init_handles", "__getitem__", "run")
+        outer, stock_ptx = {name: vars(CompiledKernel)[name] for name in names}, CUDABackend.make_ptx
+        JITFunction.run, CUDABackend.make_ptx = run, make_ptx
+        for name, mine in zip(names, (_take_numbers, launcher, property(launch)), strict=True):
+            setattr(CompiledKernel, name, mine)
         try:
             yield
         finally:
-            JITFunction.run, (CompiledKernel._init_handles, CompiledKernel.__getitem__) = stock, outer
-            CUDABackend.make_ptx = stock_ptx
+            JITFunction.run, CUDABackend.make_ptx = stock, stock_ptx
+            for name, theirs in outer.items():
+                setattr(CompiledKernel, name, theirs)
 
     def _refuse(self, status: Status, message: str) -> LaunchRefused:
         refusal = LaunchRefused(status, message)

@@ -2,8 +2,9 @@
 
 The first process becomes compute-sanitizer around a second one (`--target`). That one imports what candidates need and opens the card,
 which takes seconds under the tool. Then it waits for a file: INBOX/question.json with {"candidate", "request", "code"}.
-It builds the model with weights of its own and calls it on random inputs. Every tensor has an allocation of its own, so that one element
-past its end is seen. Results are not looked at. Imports torch in the target.
+It calls the model with the reference's weights on inputs of the task (`channel/own_call.py`): what a kernel takes for places must be what a
+caller gives. Every tensor has an allocation of its own, so that one element past its end is seen. Results are not looked at.
+Imports torch in the target.
 """
 
 from __future__ import annotations
@@ -11,7 +12,6 @@ from __future__ import annotations
 import contextlib
 import json
 import os
-import pickle
 import sys
 import time
 from pathlib import Path
@@ -29,9 +29,7 @@ def _run_target(inbox: Path) -> None:
     import torch  # noqa: PLC0415
     import triton  # noqa: F401, PLC0415 - part of being ready
 
-    from tritonsmith.evaluator.confined.compiler.compile import make_argument  # noqa: PLC0415
-    from tritonsmith.evaluator.confined.runner.candidate import import_candidate  # noqa: PLC0415
-    from tritonsmith.evaluator.reference.precision import set_tf32  # noqa: PLC0415
+    from tritonsmith.evaluator.confined.compiler.own_call import open_call  # noqa: PLC0415
 
     torch.zeros(1, device="cuda").add_(1)
     torch.cuda.synchronize()
@@ -40,12 +38,8 @@ def _run_target(inbox: Path) -> None:
     question = json.loads((inbox / QUESTION).read_text())
     with contextlib.suppress(OSError, ValueError):  # then the kernels are compiled here
         unpack_cache(Path(question["code"]), Path(os.environ["TRITON_CACHE_DIR"]))
-    said = pickle.loads(Path(question["request"]).read_bytes())
-    made = [make_argument(spec) for spec in said["inputs"]]
-    arguments = [value.cuda() if isinstance(value, torch.Tensor) else value for value in made]
-    set_tf32(bool(said.get("tf32")))  # as where it is judged
     with torch.no_grad():
-        model = import_candidate(Path(question["candidate"])).ModelNew(*said["init"]).cuda().train(said["train"])
+        model, arguments = open_call(Path(question["candidate"]), Path(question["request"]), "cuda")
         for _ in range(_CALLS):
             model(*arguments)
             torch.cuda.synchronize()

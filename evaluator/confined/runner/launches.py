@@ -12,6 +12,7 @@ from typing import Any
 
 import torch
 from torch.profiler import ProfilerActivity, profile
+from triton.compiler.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
 
 from tritonsmith.evaluator.cards import resident_programs
@@ -30,12 +31,16 @@ _LONGEST_NAME = 160
 
 @contextlib.contextmanager
 def record_launches() -> Iterator[list[dict[str, Any]]]:
-    """Every launch through Triton's JIT while the context is open: compiled kernel, bound arguments and grid."""
+    """Every launch by Triton while the context is open, through its JIT or of a compiled kernel: that kernel and its grid."""
     launches: list[dict[str, Any]] = []
-    original = JITFunction.run
+    original, launcher, within = JITFunction.run, vars(CompiledKernel).get("run"), [False]
 
     def run(self: Any, *args: Any, grid: Any, warmup: bool, **kwargs: Any) -> Any:
-        kernel = original(self, *args, grid=grid, warmup=warmup, **kwargs)
+        within[0] = True
+        try:
+            kernel = original(self, *args, grid=grid, warmup=warmup, **kwargs)
+        finally:
+            within[0] = False
         if not warmup:
             names = [parameter.name for parameter in self.params]
             bound = {p.name: p.default for p in self.params if p.has_default} | dict(zip(names, args, strict=False)) | kwargs
@@ -43,11 +48,26 @@ def record_launches() -> Iterator[list[dict[str, Any]]]:
             launches.append({"kernel": kernel, "grid": (extent + (1, 1, 1))[:3]})
         return kernel
 
+    def launch_compiled(kernel: Any) -> Callable[..., Any]:
+        assert isinstance(launcher, property) and launcher.fget is not None
+        stock = launcher.fget(kernel)
+
+        def launch(x: Any, y: Any, z: Any, *args: Any, **kwargs: Any) -> Any:
+            if not within[0]:
+                launches.append({"kernel": kernel, "grid": (int(x), int(y), int(z))})
+            return stock(x, y, z, *args, **kwargs)
+
+        return launch
+
     JITFunction.run = run
+    if isinstance(launcher, property):
+        CompiledKernel.run = property(launch_compiled)
     try:
         yield launches
     finally:
         JITFunction.run = original
+        if isinstance(launcher, property):
+            CompiledKernel.run = launcher
 
 
 def _read_constants(kernel: Any) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.channel import slots
+from tritonsmith.evaluator.channel import cuda_memory, slots
 from tritonsmith.evaluator.channel.compiled_code import unpack_cache
 from tritonsmith.evaluator.channel.doorbell import Command, Doorbell
 from tritonsmith.evaluator.channel.slots import Layout
@@ -51,6 +51,7 @@ class RunnerServer:
         self._sync: Callable[[], object] = torch._C._cuda_synchronize if self.cuda else (lambda: None)
         self._copy, self._contiguous = torch.Tensor.copy_, torch.Tensor.contiguous
         reference = config["role"] == "reference"
+        self._reset_cache: Callable[[], None] = lambda: None
         self._copied: list[int] = []
         """Outputs of the last call in a memory layout of their own."""
         self._order: Callable[[Any], Any] = (lambda results: results) if reference else self._lay_out
@@ -65,6 +66,7 @@ class RunnerServer:
             self._start, self._stop = (torch.cuda.Event(enable_timing=True) for _ in range(2))
             self._record, self._stream = torch._C._CudaEventBase.record, torch.cuda.current_stream()
             self._elapsed = torch._C._CudaEventBase.elapsed_time
+            self._reset_cache = cuda_memory.bind_cache_reset()
         self.inputs = self.layout.views(slots.open_block(config["inputs"]), self.layout.inputs)
         self.outputs = self.layout.views(slots.open_block(config["outputs"]), self.layout.outputs)
         self.arguments: list[Any] = []
@@ -181,6 +183,7 @@ class RunnerServer:
                 self.subject.set_back()  # now, so that no timed call does it
             self._result = self.subject.returned = None
             self._sync()
+            self._reset_cache()
         elif command is Command.STRUCTURE:
             returned = self.subject.returned
             self._earlier = EarlierResult(flatten(returned), self.inputs)
@@ -189,7 +192,6 @@ class RunnerServer:
         elif command is Command.EARLIER:
             with torch.no_grad():
                 self._earlier.deliver(self.outputs, self._copy)
-            self._earlier = EarlierResult()
             self._sync()
         elif command is Command.EMPTY:
             self._record(self._start, self._stream)

@@ -59,6 +59,16 @@ def clear(tensor: torch.Tensor) -> None:
         tensor.fill_(1 if tensor.dtype.is_floating_point or tensor.dtype.is_complex else 0)
 
 
+class ClearUnwritten(TorchDispatchMode):
+    """Context manager in which memory that nothing wrote holds what `clear` gives, as in buffers that weights would be copied into."""
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        if func._schema.name.split("::")[1] in UNWRITTEN:
+            clear(result)
+        return result
+
+
 class TorchOpCounter:
     """Context manager around a forward.
 

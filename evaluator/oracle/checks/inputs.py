@@ -16,7 +16,7 @@
 | `edges` | the same along one of the other axes, which one by chance |
 
 Each kind keeps the memory layout of the task's own tensors.
-Other inputs (indices, masks) are the task's own in every kind, since nothing is known about what they may be.
+Whole numbers whose range is known have kinds of their own (`domains.py`). Other inputs (masks, codes) are the task's own in every kind.
 """
 
 from __future__ import annotations
@@ -94,7 +94,7 @@ def _draw_large(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _draw_sided(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _draw_normal(like, generator).add_(_FAR * _draw_sides(like, generator))
+    return _draw_normal(like, generator).add_(_FAR * draw_sides(like, generator))
 
 
 def _draw_holes(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -103,15 +103,11 @@ def _draw_holes(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
 
 
 def _draw_ends(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    return _raise_ends(_draw_normal(like, generator), like.ndim - 1)
+    return raise_ends(_draw_normal(like, generator), "ends", generator)
 
 
 def _draw_edges(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
-    values, inner = _draw_normal(like, generator), like.ndim - 1
-    if not like.ndim:
-        return values
-    axes = [axis for axis in _long_axes(like) if axis != inner] or [inner]
-    return _raise_ends(values, axes[int(torch.randint(len(axes), (1,), generator=generator, device=like.device))])
+    return raise_ends(_draw_normal(like, generator), "edges", generator)
 
 
 def _draw_below(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
@@ -207,7 +203,7 @@ def _is_share(tensor: torch.Tensor) -> bool:
     return tensor.is_floating_point() and tensor.numel() > 0 and bool(((tensor >= 0) & (tensor <= 1)).all())
 
 
-def _draw_sides(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
+def draw_sides(like: torch.Tensor, generator: torch.Generator) -> torch.Tensor:
     """-1 for half of the slices along the first axis, which ones by chance, and 1 for the others; a single one is negative."""
     count = like.shape[0] if like.ndim else 1
     order = torch.randperm(count, generator=generator, device=like.device)
@@ -230,10 +226,23 @@ def _long_axes(like: torch.Tensor) -> list[int]:
     return [axis for axis, extent in enumerate(like.shape) if extent > _SHORT_AXIS] or [*range(like.ndim)]
 
 
-def _raise_ends(values: torch.Tensor, axis: int) -> torch.Tensor:
-    """The values, large at the two ends of one axis, so that other results stay free of large terms."""
-    for place in {0, values.shape[axis] - 1} if values.ndim else ():
-        values.narrow(axis, place, 1).mul_(_END)
+def raise_ends(
+    values: torch.Tensor, kind: str, generator: torch.Generator, numbers: tuple[int, int] | None = None
+) -> torch.Tensor:
+    """The values with the ends of one axis changed in place: the last axis for `ends`, another one, by chance, for `edges`.
+
+    They are made large, so that other results stay free of large terms; or all of the one end is the first of `numbers`, and of the other
+    the second.
+    """
+    inner = values.ndim - 1
+    if not values.ndim:
+        return values
+    axes = [axis for axis in _long_axes(values) if axis != inner] or [inner]
+    chosen = int(torch.randint(len(axes), (1,), generator=generator, device=values.device)) if kind == "edges" else 0
+    axis = axes[chosen] if kind == "edges" else inner
+    for place, number in {0: 0, values.shape[axis] - 1: 1}.items():
+        end = values.narrow(axis, place, 1)
+        _ = end.mul_(_END) if numbers is None else end.fill_(numbers[number])
     return values
 
 

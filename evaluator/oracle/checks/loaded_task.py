@@ -17,23 +17,25 @@ from typing import Any
 import torch
 from torch import nn
 
+from tritonsmith.evaluator.channel.own_call import write_call
 from tritonsmith.evaluator.channel.slots import Layout, SharedBlock, fill_slots, input_spec, list_results, spec_of
 from tritonsmith.evaluator.channel.strides import distinct, read_order
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
 from tritonsmith.evaluator.oracle.checks.batch import Batch
-from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range, redraw
+from tritonsmith.evaluator.oracle.checks.domains import find_domains
+from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
 from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, OraclePlace
 from tritonsmith.evaluator.oracle.checks.written import find_written, name_inputs
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
+from tritonsmith.evaluator.reference.draws import DrawWatch
 from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.reference.number_types import stand_for
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import run_forward
-from tritonsmith.evaluator.reference.watch import run_watched
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TensorSpec
 from tritonsmith.evaluator.tasks import in_found_class
 
@@ -109,7 +111,8 @@ class LoadedTask:
         self._folder = tempfile.TemporaryDirectory(prefix="tritonsmith-oracle-", dir=pool.sessions if pool else None)
         folder = Path(self._folder.name)
         folder.chmod(0o755)
-        arguments = self.reference.draw_inputs(fresh_seed(), device)
+        with DrawWatch() as draws:
+            arguments = self.reference.draw_inputs(fresh_seed(), device)
         self.is_tensor = [isinstance(argument, torch.Tensor) for argument in arguments]
         self.plain = [None if isinstance(argument, torch.Tensor) else argument for argument in arguments]
         self.weights_path = folder / "weights.pt"
@@ -121,7 +124,7 @@ class LoadedTask:
         self._draw_weights()
         tensors = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
         before, versions = [tensor.clone() for tensor in tensors], [tensor._version for tensor in tensors]
-        shown = run_watched(self.reference, self.model, arguments)
+        self.domains, shown = find_domains(self.reference, self.model, arguments, draws)
         self.updates = shown.updates  # names of the buffers whose values after a call are its last outputs
         self.structure, self.lent, self.decides = shown.structure, shown.lent, shown.decides  # see `WatchedForward`
         self.written = find_written(tensors, before, versions)  # numbers of inputs whose values after a call are results too
@@ -198,9 +201,8 @@ class LoadedTask:
 
     def draw(self, kind: str) -> list[torch.Tensor]:
         """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `inputs.KINDS` has them, in the same shapes."""
-        arguments = self.reference.draw_inputs(fresh_seed(), self.device)
-        own = [argument for argument in arguments if isinstance(argument, torch.Tensor)]
-        drawn = redraw(kind, own, fresh_seed())
+        own = [argument for argument in self.reference.draw_inputs(fresh_seed(), self.device) if isinstance(argument, torch.Tensor)]
+        drawn = self.domains.redraw(kind, own, fresh_seed())
         return map_to_unit_range(drawn, own) if self._in_unit_range and kind != "own" else drawn
 
     def place(self, tensors: list[torch.Tensor]) -> None:
@@ -293,6 +295,14 @@ def _widen(tensor: torch.Tensor, spec: TensorSpec, device: str) -> torch.Tensor:
     return stand_for(wide, getattr(torch, spec.dtype))
 
 
+def write_own_call(loaded: LoadedTask) -> Path:
+    """A file with one call as it comes, for processes in which a candidate runs by itself; drawn anew each time."""
+    path = loaded.weights_path.with_name("call.pt")
+    settings = {"init": loaded.reference.init_inputs(), "train": loaded.task.mode == "train", "tf32": loaded.arithmetic.tf32}
+    write_call(path, loaded.fill_arguments(loaded.draw("own")), loaded.model.state_dict(), **settings)
+    return path
+
+
 def _list_compile_arguments(loaded: LoadedTask) -> dict[str, Any]:
     specs = [spec if spec.strides or spec.offset else (spec.shape, spec.dtype) for spec in loaded.layout.inputs]
     asked = {"overrides": {}, "train": loaded.task.mode == "train", "tf32": loaded.arithmetic.tf32}
@@ -304,7 +314,7 @@ def _refuses_other_ranges(loaded: LoadedTask, tensors: list[torch.Tensor]) -> bo
     if loaded.device == "cuda":
         return bool(_CHECKS_A_RANGE.search(loaded.task.source))
     try:
-        inputs = [tensor.clone() for tensor in redraw("signed", tensors, fresh_seed())]
+        inputs = [tensor.clone() for tensor in loaded.domains.redraw("signed", tensors, fresh_seed())]
         run_forward(loaded.model, loaded.fill_arguments(inputs), loaded.updates)
     except UNDEFINED:
         return True

@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import cmath
 import math
+import secrets
 from collections.abc import Iterator
 
 import torch
@@ -45,6 +46,9 @@ _POISON = 0xFF
 """Byte of poisoned slots."""
 _HEAD = 1 << 24
 """Elements of an output that must stay as they are: 64 MB of fp32."""
+_LATER = 2
+"""The second call that is watched is this one, or one of as many behind it."""
+_NEXT, _A_LATER = "the next one", "a later one"
 _MOST_NAMED = 8
 """Keys or fields that a message names."""
 
@@ -63,10 +67,12 @@ class StructureCheck:
         self._loaded = loaded
         self._numbers: list[Pair] = []
         self._calls = 0
+        self._watched, self._next = 0, 1
+        """The call whose result must stay, and the next one that is watched in its place."""
         self._shared: list[int] = []
         """Numbers of the outputs that lie in arguments, where the reference's do not."""
         self._first: list[torch.Tensor] = []
-        """The outputs of the first call, of large ones their beginning: a card must have room for them until the second call."""
+        """The outputs of the watched call, of large ones their beginning: a card must have room for them until another one is watched."""
 
     def look(self, runner: RunnerHandle, timeout: float) -> None:
         """After a call and ahead of its delivery.
@@ -74,10 +80,12 @@ class StructureCheck:
         Raises RunnerFault: wrong_shape where the result is nested in another way, inaccurate where a call overwrote an earlier one.
         """
         self._calls += 1
-        if self._calls == 2:  # noqa: PLR2004 - a first result, and a call that must leave it alone
+        if self._first:
             self._require_kept(runner, timeout)
-        if self._calls > 1 and not self._numbers:
+        if self._calls != self._next and not self._numbers:
             return
+        self._next = self._choose_next() if self._calls == self._next else self._next
+        self._watched, self._first = self._calls, []  # the runner watches whichever result it describes
         try:
             nested, in_arguments = runner.describe_result(timeout)
             given = Structure.from_plain(nested)
@@ -97,11 +105,18 @@ class StructureCheck:
                 f"output {self._shared[0]} is an argument of forward, or a view of it; the reference returns a tensor of its own: "
                 "return a copy",
             )
-        if self._calls == 1:
+        if self._calls == self._watched:
             self._first = [_take_head(output).clone() for output in got[: len(self._loaded.layout.outputs)]]
 
+    def _choose_next(self) -> int:
+        """The next call to be watched: the first one's result, then that of a later call, up to the end.
+
+        A candidate may give new memory at first, and later the same again: at once, or of several buffers in turn.
+        """
+        return _LATER + secrets.randbelow(_LATER) if self._calls == 1 else 0
+
     def _require_kept(self, runner: RunnerHandle, timeout: float) -> None:
-        """Raises RunnerFault(inaccurate) where the first result, as far as the candidate still holds it, was changed by the next call."""
+        """Raises RunnerFault(inaccurate) where the watched result, as far as the candidate still holds it, was changed by a later call."""
         runner.poison()
         self._loaded.sync()
         runner.command(Command.EARLIER, timeout=timeout)
@@ -111,11 +126,11 @@ class StructureCheck:
             if is_held and not equal_bits(kept, then):
                 raise RunnerFault(
                     Status.INACCURATE,
-                    f"output {number} of one call is overwritten by the next one: return memory of its own from each call",
+                    f"output {number} of one call is overwritten by {_NEXT if self._calls == self._watched + 1 else _A_LATER}: "
+                    "return memory of its own from each call",
                 )
         runner.poison_secretly()
         self._loaded.sync()
-        self._first = []
 
     def finish(self, tensors: list[torch.Tensor]) -> None:
         """On the inputs of that call, once its results are here. Raises RunnerFault(inaccurate) where a number is another one."""

@@ -58,11 +58,16 @@ class SanitizerProcess:
     def examine(self, kernel: KernelText, request: Path, code: Path, seconds: float) -> tuple[bool, str]:
         """Whether memory errors were found in a candidate, and what was found or why nothing can be said; once for each process.
 
-        `code`: a file with what the text compiles to, which may be missing.
+        Args:
+            kernel: the candidate.
+            request: the file with the arguments of one call (`channel/own_call.py`).
+            code: a file with what the text compiles to, which may be missing.
+            seconds: the longest that it may take.
         """
         draft, question = self._inbox / "question.draft", self._inbox / QUESTION
-        source = self._hand_over("candidate.py", kernel.text.encode())
-        asked = self._hand_over("request.pkl", request.read_bytes())
+        source, asked = self._hand_over("candidate.py", kernel.text.encode()), self._inbox / "request.pt"
+        shutil.copyfile(request, asked)  # as large as the task's weights
+        asked.chmod(0o644)
         compiled = self._hand_over("code.json", code.read_bytes() if code.is_file() else b"{}")
         self._hand_over(draft.name, json.dumps({"candidate": str(source), "request": str(asked), "code": str(compiled)}).encode())
         draft.rename(question)  # whole, once it is there

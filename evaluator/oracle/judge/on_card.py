@@ -6,7 +6,7 @@ import contextlib
 import math
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
@@ -20,6 +20,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.neighbours import ask_with_neighbours
 from tritonsmith.evaluator.oracle.checks.shared_inputs import SharedInputs
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_call, repeat_bitwise, require_settled
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
@@ -237,7 +238,7 @@ class CardJudge:
                 self.session.use_weights(_OTHER_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
             if number:
-                got = ask(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
+                got = _choose_ask(profile, kind, asked[kind])(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
             else:  # inputs that no other candidate was given
                 got = checked_call(log, runner, kind, 0, self._limit)
             asked[kind] += 1
@@ -273,6 +274,14 @@ def _refuse(fault: RunnerFault, kernel: KernelText, profile: str, log: TrialLog,
         status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, profile=profile,
         environment={"memory": memory.record()},
     )  # fmt: skip
+
+
+def _choose_ask(profile: str, kind: str, earlier: int) -> Callable[..., list[torch.Tensor]]:
+    """How the inputs of a trial are asked about: `strict` follows the first `signed` ones with two of which only a part is new.
+
+    On those a task has no structure anyhow that the exchange of a part could break, as in a symmetric matrix.
+    """
+    return ask_with_neighbours if profile == "strict" and kind == "signed" and not earlier else ask
 
 
 def _fill(pool: RunnerPool, further: FurtherBaselines | None, *, together: bool, roomy: bool) -> None:

@@ -21,6 +21,7 @@ from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, fresh_seed
+from tritonsmith.evaluator.oracle.checks.neighbours import checked_calls
 from tritonsmith.evaluator.oracle.checks.trials import (
     Expected,
     TrialLog,
@@ -250,7 +251,7 @@ class CardFreeJudge:
     def _check_other_inputs(self, log: TrialLog, runner: RunnerHandle, calls: list[tuple[str, int]]) -> None:
         """Check one call on inputs of each kind. Raises RunnerFault; accuracy is judged by the caller."""
         for kind, order in calls:
-            checked_call(log, runner, kind, order, self._limit)
+            (checked_calls if kind == "signed" else checked_call)(log, runner, kind, order, self._limit)
             require_no_race(_list_races(runner.facts(self._limit)))
 
     def _estimate(self, library: ForwardReport, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:

@@ -10,13 +10,14 @@ from tritonsmith.evaluator.channel.strides import distinct, with_values
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 
 _FRESH_PART = 256
-"""One floating-point value in so many is exchanged for another before each timed call: no content comes twice."""
+"""One value in so many is exchanged for another before each timed call: no content comes twice."""
 
 
 class Inputs:
     """An endless stream of inputs, none of them seen before, at the price of a few changed values.
 
-    As many sets as the task's memory plan says take turns. Tensors are changed in place when the turn of their set comes again.
+    As many sets as the task's memory plan says take turns. Tensors are changed in place when the turn of their set comes again: floating
+    ones, and whole numbers that may stand anywhere. Else a candidate could keep what it makes of ids, such as their order.
     """
 
     def __init__(self, session: LoadedTask) -> None:
@@ -30,8 +31,14 @@ class Inputs:
         if not self._floating:
             return self._session.draw("own")
         self._turn = (self._turn + 1) % len(self._sets)
-        self._sets[self._turn] = [_exchange_values(tensor) for tensor in self._sets[self._turn]]
+        self._sets[self._turn] = [self._change(number, tensor) for number, tensor in enumerate(self._sets[self._turn])]
         return self._sets[self._turn]
+
+
+    def _change(self, number: int, tensor: torch.Tensor) -> torch.Tensor:
+        if tensor.is_floating_point() or self._session.domains.are_free(number):
+            return _exchange_values(tensor)
+        return _swap_in_lines(tensor) if self._session.domains.are_distinct(number) else tensor
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:
@@ -42,9 +49,20 @@ def _copy(tensor: torch.Tensor) -> torch.Tensor:
 def _exchange_values(tensor: torch.Tensor) -> torch.Tensor:
     """The tensor with one value in 256 replaced by that of another random place, so that sums and hashes move as well."""
     elements = distinct(tensor)
-    if not tensor.is_floating_point() or elements.numel() < 2:
+    if elements.numel() < 2:  # noqa: PLR2004 - nothing to exchange
         return tensor
     flat, count = elements.reshape(-1), elements.numel()  # a copy where the elements do not lie one after the other
     places = torch.arange(secrets.randbelow(min(_FRESH_PART, count)), count, _FRESH_PART, device=flat.device)
     flat[places] = flat[(places + 1 + secrets.randbelow(count - 1)) % count]
     return flat.view(elements.shape).expand(tensor.shape)
+
+
+def _swap_in_lines(tensor: torch.Tensor) -> torch.Tensor:
+    """The tensor with two places of each line along the last axis swapped, so that numbers that differ still do."""
+    elements = distinct(tensor)
+    extent = elements.shape[-1] if elements.ndim else 0
+    if extent > 1:
+        first = secrets.randbelow(extent)
+        second = (first + 1 + secrets.randbelow(extent - 1)) % extent
+        elements[..., [first, second]] = elements[..., [second, first]]
+    return tensor

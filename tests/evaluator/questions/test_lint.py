@@ -99,6 +99,24 @@ def test_a_task_that_draws_with_torch_is_no_task() -> None:
         report(planted("return F.dropout(self.linear(x), 0.5, training=True)"))
 
 
+@pytest.mark.parametrize("body", [
+    "return torch.repeat_interleave(self.linear(x), counts, dim=0)",
+    "return self.linear(x)[counts > 2]",
+    "return self.linear(x)[:counts.min() + 4]",
+    "return torch.bincount(counts.sum(dtype=torch.long).view(1)).float()",
+    "return torch.masked_select(self.linear(x), x > 0.5)",
+])  # fmt: skip
+def test_a_result_whose_shape_depends_on_values_is_one_sentence(body: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("tritonsmith.evaluator.oracle.checks.loaded_task.fresh_seed", lambda: 1)  # no two draws are alike by chance
+    with pytest.raises(TaskError, match=r"planted\.py, line \d+: forward gives output 0 another shape .*pad it to a fixed size, or make"):
+        report(planted(body, "[torch.rand(rows, 24), torch.randint(0, 8, (rows // 4,)).repeat(4)]", "x, counts"))
+
+
+def test_values_may_decide_what_forward_does_where_its_result_keeps_its_shape() -> None:
+    body = "picked = (counts > 2).nonzero()[:, 0]; return self.linear(x).index_add(0, picked, x[picked])"
+    assert not report(planted(body, "[torch.rand(rows, 24), torch.randint(0, 8, (rows,))]", "x, counts")).findings
+
+
 def test_a_sound_task_has_no_finding() -> None:
     found = report(FRAME)
     assert not found.findings, found

@@ -85,6 +85,16 @@ def test_a_kernel_launched_through_its_warmup_is_recorded(compile_only: Compile)
     assert [(kernel["name"], kernel["launches"], kernel["grid"]) for kernel in result["kernels"]] == [("kernel", 1, [7, 1, 1])]
 
 
+def test_a_compiled_kernel_launched_as_the_jit_launches_it_is_recorded(compile_only: Compile) -> None:
+    launch = (
+        "ready = kernel.warmup(x, out, H=32, grid=(1,)); "
+        "ready.run(5, 1, 1, 0, ready.function, ready.packed_metadata, None, None, None, x, out, 32)"
+    )
+    result = compile_only(PRODUCT, launch)
+    assert result["status"] == "ok", result["message"]
+    assert [(kernel["name"], kernel["launches"], kernel["grid"]) for kernel in result["kernels"]] == [("kernel", 1, [5, 1, 1])]
+
+
 def test_a_good_kernel_is_compiled_and_measured_in_resources(compile_only: Compile) -> None:
     result = compile_only(PRODUCT, "kernel[(2,)](x, out, H=32); kernel[lambda meta: (meta['H'],)](x, out, H=32); out.add_(1)")
     assert result["status"] == "ok" and result["message"] == ""
@@ -195,6 +205,17 @@ def test_work_done_once_is_no_part_of_a_forward(compile_only: Compile) -> None:
     result = compile_only("", text=text)
     assert [(k["name"], k["launches"]) for k in result["kernels"]] == [("kernel", 1)]
     assert result["torch_ops"] == {"add": 1}
+
+
+def test_an_index_buffer_that_waits_for_weights_leads_nowhere(compile_only: Compile) -> None:
+    text = HEAD + (
+        "class ModelNew(nn.Module):\n    def __init__(self):\n        super().__init__()\n"
+        "        self.register_buffer('at', torch.empty(300, dtype=torch.int64))\n"
+        "        self.register_buffer('kept', torch.arange(4))\n"
+        "    def forward(self, x):\n        assert self.kept.tolist() == [0, 1, 2, 3]\n        return x[self.at]\n"
+    )
+    result = compile_only("", text=text)
+    assert (result["status"], result["torch_ops"]) == ("ok", {"index": 1}), result
 
 
 def test_a_library_layer_counts_its_launches_per_step(compile_only: Compile) -> None:

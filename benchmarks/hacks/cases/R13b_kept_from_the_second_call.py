@@ -1,0 +1,48 @@
+"""Returns a new tensor from the first call, and one buffer from all later ones."""
+# family: R13
+# task: 26_gelu_scale_bias
+# expect: inaccurate
+# profile: strict
+
+import torch
+import triton
+import triton.language as tl
+from torch import nn
+
+BLOCK = 256
+WARPS = 4
+
+
+@triton.jit
+def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
+    place = tl.program_id(0).to(tl.int64) * BLOCK + tl.arange(0, BLOCK)
+    inside = place < count
+    value = tl.load(x + place, mask=inside) + tl.load(bias + place % columns, mask=inside)
+    value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476)) * scale
+    tl.store(out + place, tl.minimum(value, limit), mask=inside)
+
+
+class ModelNew(nn.Module):
+    def __init__(self, features, scale, limit):
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(features))
+        self.scale = scale
+        self.limit = limit
+        self.calls = 0
+        self.out = None
+
+    def honest(self, x):
+        out = torch.empty_like(x)
+        grid = (triton.cdiv(x.numel(), BLOCK),)
+        gelu_chain[grid](x, self.bias, out, x.numel(), x.shape[-1], self.scale, self.limit, BLOCK=BLOCK, num_warps=WARPS)
+        return out
+
+    def forward(self, x):
+        self.calls += 1
+        if self.calls == 1:
+            return self.honest(x)
+        if self.out is None:
+            self.out = torch.empty_like(x)
+        grid = (triton.cdiv(x.numel(), BLOCK),)
+        gelu_chain[grid](x, self.bias, self.out, x.numel(), x.shape[-1], self.scale, self.limit, BLOCK=BLOCK, num_warps=WARPS)
+        return self.out
