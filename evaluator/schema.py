@@ -202,8 +202,7 @@ class Correctness(Record):
     worst_index: tuple[int, ...] = ()
     worst_expected: float | None = None
     worst_actual: float | None = None
-    fell_on: str = ""
-    """The inputs on which a refused candidate fell, in words for a person; no prompt has them."""
+    fell_on: str = ""  # the inputs on which a refused candidate fell, in words for a person; no prompt has them
 
 
 class TimingKind(StrEnum):
@@ -229,9 +228,6 @@ class Measurement(Record):
     ratio: float
     interval: tuple[float, float]
     pairs: int
-
-
-_NUMBERS = {2: "two", 3: "three", 4: "four", 5: "five", 6: "six"}
 
 
 class Timing(Record):
@@ -269,8 +265,7 @@ class Timing(Record):
     """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile, less a call without forward)."""
     floor_ms: float | None = None
     """What is not believed: below this a time is refused. Bytes and operations over measured rates, with a margin for clever algorithms."""
-    form: str = "as_called"
-    """How the candidate ran: `as_called`, or `cuda_graph`, one replay of what was captured from its forward."""
+    form: str = "as_called"  # how the candidate ran; `cuda_graph`: one replay of what was captured from its forward
     forms_ms: dict[str, float] = Field(default_factory=dict)
     """Median milliseconds of each form that was timed, by some calls in turns."""
     host_ms: float | None = None
@@ -296,8 +291,8 @@ class Timing(Record):
     @property
     def bar(self) -> str:
         """What the strongest baseline was found among: `strongest of six baselines`; these were measured, or estimated."""
-        count = len(self.baselines_ms)
-        return f"strongest of {_NUMBERS.get(count, str(count))} baselines" if count > 1 else "only baseline"
+        words = (None, "only baseline", *(f"strongest of {word} baselines" for word in ("two", "three", "four", "five", "six")))
+        return words[len(self.baselines_ms)] or "strongest baseline"
 
 
 class KernelFacts(Record):
