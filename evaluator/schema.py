@@ -265,9 +265,8 @@ class Timing(Record):
     """The card's median, and what the oracle's clock reads beyond it on a quiet host (tenth percentile, less a call without forward)."""
     floor_ms: float | None = None
     """What is not believed: below this a time is refused. Bytes and operations over measured rates, with a margin for clever algorithms."""
-    form: str = "as_called"  # how the candidate ran; `cuda_graph`: one replay of what was captured from its forward
-    forms_ms: dict[str, float] = Field(default_factory=dict)
-    """Median milliseconds of each form that was timed, by some calls in turns."""
+    form: str = "as_called"  # or `cuda_graph`: one replay of what was captured from the candidate's forward
+    forms_ms: dict[str, float] = Field(default_factory=dict)  # of each form that was timed, the median of some calls in turns
     host_ms: float | None = None
     """Milliseconds of one call as called by the host's clock, with nothing ahead of it on the card: queueing and work."""
     floor: FloorShare | None = None
