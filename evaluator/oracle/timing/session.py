@@ -7,6 +7,7 @@ import json
 import os
 import secrets
 import time
+from collections.abc import Callable
 from pathlib import Path
 from statistics import median
 from typing import Any
@@ -138,17 +139,10 @@ class TimingSession:
         expected = median(together) * gain_in_a_row(self._samples[best][0], self._in_a_row, self._empty)
         self.runner.process.kill()
         timer.set_candidate(None)
-        many = max(_MIN_CALLS_ALONE, min(len(together), _MAX_CALLS_ALONE))
-        counts = {name: _ROUGH_CALLS for name in self.paired} | {best: many}
         with timer.session.measuring():
             try:
                 self._placement.choose_again()
-                for name, count in counts.items():
-                    self._alone[name] = [self._baseline_ms(name) for _ in range(count)]
-                alone = find_strongest_alone(self._alone, best)
-                if alone != best:  # a few calls may have been lucky
-                    self._alone[alone] += [self._baseline_ms(alone) for _ in range(many - _ROUGH_CALLS)]
-                    alone = find_strongest_alone(self._alone, best)
+                self._alone, alone = _time_alone(self._baseline_ms, self.paired, best)
             finally:
                 self._placement.release(processors)
         factor = alone_factor(expected, median(self._alone[alone]))
@@ -269,6 +263,17 @@ class TimingSession:
     def raw(self) -> dict[str, Any]:
         """Every sample in milliseconds, in the order in which it was taken."""
         return _list_raw(self)
+
+
+def _time_alone(time_call: Callable[[str], float], paired: dict[str, Paired], best: str) -> tuple[dict[str, list[float]], str]:
+    """Milliseconds of each baseline without the candidate's processes, and the strongest one then; `best` is the strongest in turns."""
+    many = max(_MIN_CALLS_ALONE, min(len(paired[best].baseline), _MAX_CALLS_ALONE))
+    alone = {name: [time_call(name) for _ in range(many if name == best else _ROUGH_CALLS)] for name in paired}
+    strongest = find_strongest_alone(alone, best)
+    if strongest != best:  # a few calls may have been lucky
+        alone[strongest] += [time_call(strongest) for _ in range(many - _ROUGH_CALLS)]
+        strongest = find_strongest_alone(alone, best)
+    return alone, strongest
 
 
 class _Pairs:
