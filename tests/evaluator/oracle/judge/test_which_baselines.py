@@ -57,10 +57,11 @@ class Judged:
                 self.unbuilt = ()
 
         class Session:
-            def __init__(self, timer: Any, runner: Any, profile: str, limit: float, names: tuple[str, ...]) -> None:
+            def __init__(self, timer: Any, runner: Any, profile: str, limit: float, names: tuple[str, ...], form: str = "") -> None:
                 made.append(f"time {' '.join(names)}")
                 self.strongest = judged.strongest if judged.strongest in names else names[0]
                 self.paired, self.clocks, self.far_slower = {}, (1.0, 1.0), False
+                self.forms = SimpleNamespace(facts_of=lambda report: report, chosen="as_called")
 
             def compare_alone(self) -> None:
                 """Nothing is measured."""
