@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.operator_cost import OperatorCost, align_heads
 
 Record: TypeAlias = Callable[[OperatorCost, "Steps", Callable[[], Any]], Any]
 """Called with a recurrent module's cost, its serial steps, and the call that does the work."""
@@ -196,7 +196,7 @@ def _operator_cost(func: Any, args: tuple[Any, ...], kwargs: dict[str, Any], res
     written = [tensor for tensor in tree_leaves(result) if isinstance(tensor, torch.Tensor)]
     formula = flop_registry.get(_SAME_WORK.get(name, func.overloadpacket))
     if formula is not None:
-        flops = float(formula(*args, **kwargs, out_val=result)) * _count_seen(func, args, kwargs)
+        flops = float(formula(*align_heads(name, args), **kwargs, out_val=result)) * _count_seen(func, args, kwargs)
     elif name in _MOVES:
         flops = 0.0
     else:

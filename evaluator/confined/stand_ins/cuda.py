@@ -6,7 +6,6 @@ card. What needs a real card and would change results silently (CUDA graphs) rai
 
 from __future__ import annotations
 
-import contextlib
 import time
 from collections.abc import Callable, Iterator
 from types import SimpleNamespace, TracebackType
@@ -136,8 +135,24 @@ class _Event:
         return (other._at - self._at) * 1e3
 
 
-def _refuse_graphs(*_args: Any, **_kwargs: Any) -> Any:
-    raise RuntimeError("CUDA graphs cannot be judged without a card: launch the kernels directly")
+class _Graph:
+    """Refuses to be made; a class, since annotations such as `torch.cuda.CUDAGraph | None` must stay possible."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        raise RuntimeError("CUDA graphs cannot be judged without a card: launch the kernels directly")
+
+
+class _Context:
+    """A context that does nothing, in place of a class such as `torch.cuda.device`."""
+
+    def __init__(self, *_args: Any, **_kwargs: Any) -> None:
+        pass
+
+    def __enter__(self) -> None:
+        pass
+
+    def __exit__(self, *_args: object) -> None:
+        pass
 
 
 def _make_nothing() -> Callable[..., None]:
@@ -148,8 +163,8 @@ def _answer(value: Any) -> Callable[..., Any]:
     return lambda *_args, **_kwargs: value
 
 
-def _make_context() -> Callable[..., Any]:
-    return lambda *_args, **_kwargs: contextlib.nullcontext()
+def _make_context() -> type[_Context]:
+    return type("_Context", (_Context,), {})
 
 
 def _list_properties(hardware: Hardware) -> SimpleNamespace:
@@ -186,7 +201,7 @@ def _list_replacements(hardware: Hardware) -> Iterator[tuple[Any, str, Any]]:
         "mem_get_info": _answer((memory, memory)),
         "memory_allocated": _answer(0), "max_memory_allocated": _answer(0), "memory_reserved": _answer(0),
         "Stream": _Stream, "Event": _Event, "current_stream": lambda *_a: _Stream(), "default_stream": lambda *_a: _Stream(),
-        "CUDAGraph": _refuse_graphs, "graph": lambda *_a, **_k: _refuse_graphs(), "is_current_stream_capturing": _answer(False),
+        "CUDAGraph": _Graph, "graph": type("_Graph", (_Graph,), {}), "is_current_stream_capturing": _answer(False),
     }  # fmt: skip
     silent = "synchronize set_device empty_cache init manual_seed manual_seed_all reset_peak_memory_stats _lazy_init"
     for name in silent.split():

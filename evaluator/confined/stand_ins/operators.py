@@ -18,6 +18,8 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
+from tritonsmith.evaluator.operator_cost import align_heads
+
 _FREE = frozenset(
     "view _unsafe_view reshape _reshape_alias t transpose permute expand slice select narrow as_strided unsqueeze squeeze detach alias "
     "unbind split split_with_sizes chunk unfold diagonal view_as movedim swapaxes flatten unflatten lift_fresh resolve_conj resolve_neg "
@@ -187,7 +189,7 @@ class _DispatchCounter(TorchDispatchMode):
         elif name not in _FREE:
             formula = flop_registry.get(func._overloadpacket)
             outputs = sum(tensor.numel() for tensor in tensors_in(result))
-            flops = float(formula(*args, **kwargs, out_val=result)) if formula is not None else float(outputs)
+            flops = float(formula(*align_heads(name, args), **kwargs, out_val=result)) if formula is not None else float(outputs)
             self._counter.add(name, 1, flops, _count_bytes(args) + _count_bytes(kwargs) + _count_bytes(result))
         return result
 

@@ -96,12 +96,12 @@ def test_fake_and_real_tensors_cost_the_same() -> None:
 class Attend(nn.Module):
     """Attention of 8 queries; causal where it is asked for."""
 
-    def __init__(self, causal: bool) -> None:
+    def __init__(self, causal: bool, grouped: bool = False) -> None:
         super().__init__()
-        self.causal = causal
+        self.causal, self.grouped = causal, grouped
 
     def forward(self, q: torch.Tensor, k: torch.Tensor) -> torch.Tensor:
-        return nn.functional.scaled_dot_product_attention(q, k, k, is_causal=self.causal)
+        return nn.functional.scaled_dot_product_attention(q, k, k, is_causal=self.causal, enable_gqa=self.grouped)
 
 
 @pytest.mark.parametrize(("keys", "seen"), [(8, 36), (4, 26), (16, 36)])
@@ -109,6 +109,13 @@ def test_causal_attention_costs_what_its_queries_see(keys: int, seen: int) -> No
     inputs = [torch.randn(2, 3, 8, 16), torch.randn(2, 3, keys, 16)]
     whole, causal = (sum(one.flops for one in trace_operators(Attend(causal), inputs).costs) for causal in (False, True))
     assert causal == pytest.approx(whole * seen / (8 * keys))
+
+
+def test_attention_with_fewer_heads_of_keys_costs_what_its_queries_do() -> None:
+    queries, keys = torch.randn(2, 6, 8, 16), torch.randn(2, 6, 12, 16)
+    whole = sum(one.flops for one in trace_operators(Attend(False), [queries, keys]).costs)
+    grouped = sum(one.flops for one in trace_operators(Attend(False, grouped=True), [queries, keys[:, :2].contiguous()]).costs)
+    assert grouped == pytest.approx(whole, rel=0.02) and whole >= 4 * 2 * 6 * 8 * 12 * 16
 
 
 def test_recurrent_cost_grows_with_steps_and_layers() -> None:

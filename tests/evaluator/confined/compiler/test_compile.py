@@ -109,6 +109,12 @@ def test_a_good_kernel_is_compiled_and_measured_in_resources(compile_only: Compi
     assert result["torch_launches"] == 3 and result["torch_bytes"] > 0
 
 
+def test_classes_of_torch_cuda_may_stand_in_annotations(compile_only: Compile) -> None:
+    """As modules of libraries have them, which a candidate imports."""
+    stream = "def f(a: torch.cuda.CUDAGraph | None, b: torch.cuda.device | None, c: torch.cuda.graph | None): pass\n"
+    assert compile_only(stream + PRODUCT, "kernel[(2,)](x, out, H=32)")["status"] == "ok"
+
+
 def test_a_module_that_is_no_python_names_the_line(compile_only: Compile) -> None:
     result = compile_only("\ndef broken(:\n")
     assert result["status"] == "compile_error"
