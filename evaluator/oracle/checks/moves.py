@@ -14,6 +14,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 import torch
+from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_map
 
@@ -65,6 +66,8 @@ class Moved(Protocol):
     """What is needed of a loaded task."""
 
     arithmetic: Arithmetic
+    model: nn.Module
+    model64: nn.Module
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The reference in float64."""
@@ -82,11 +85,15 @@ class Mover(TorchDispatchMode):
         seed: what the moves are drawn under; equal seeds move alike.
         result: how far results are moved.
         operand: how far operands of sums are moved.
+        model: the module that runs. Its weights are moved once, however often a loop reads them.
         alike: whether all elements of a result are moved alike, so that a chain of operators moves each as far as it can.
     """
 
-    def __init__(self, seed: int, result: Steps, operand: Steps, *, alike: bool = False) -> None:
+    def __init__(self, seed: int, result: Steps, operand: Steps, model: nn.Module, *, alike: bool = False) -> None:
         super().__init__()
+        self._weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
+        self._moved: dict[tuple[Any, ...], torch.Tensor] = {}
+        """Weights as they were moved, by place, shape and strides."""
         self._alike = alike
         self._seed = seed
         self._result, self._operand = result, operand
@@ -112,9 +119,15 @@ class Mover(TorchDispatchMode):
         return value
 
     def _move_operand(self, value: Any) -> Any:
-        if _rounds(value) and (step := self._operand(value.dtype)):
-            return scale_by_chance(value.clone(memory_format=torch.preserve_format), step, self._find_generator(value.device))
-        return value
+        if not _rounds(value) or not (step := self._operand(value.dtype)):
+            return value
+        place = value.data_ptr(), value.shape, value.stride()
+        if place in self._moved:
+            return self._moved[place]
+        moved = scale_by_chance(value.clone(memory_format=torch.preserve_format), step, self._find_generator(value.device))
+        if value.untyped_storage().data_ptr() in self._weights:
+            self._moved[place] = moved
+        return moved
 
     def _round_by_chance(self, result: torch.Tensor, given: torch.Tensor) -> torch.Tensor:
         """A cast to a narrower type rounds; one to a wider type, or of whole numbers, does not."""
@@ -168,7 +181,7 @@ def move_oracle_arithmetic(
     arithmetic = loaded.arithmetic
     fine = arithmetic.half and precision is PrecisionClass.HALF and not coarse
     step = share * (_FINE if fine else arithmetic.find_step(precision))
-    with Mover(seed, lambda dtype: step, lambda dtype: step, alike=alike):
+    with Mover(seed, lambda dtype: step, lambda dtype: step, loaded.model64, alike=alike):
         return loaded.oracle(tensors)
 
 
@@ -183,6 +196,6 @@ def move_reference_arithmetic(
     wide = {torch.float64: share * _FINEST, torch.complex128: share * _FINEST}
     narrow = {kind: _ONE_UNIT * torch.finfo(kind).eps for kind in _NARROW}
     operand: Steps = lambda kind: 0.0 if kind in _NARROW else wide.get(kind, fine)  # noqa: E731
-    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), operand, alike=alike):
+    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), operand, loaded.model, alike=alike):
         return loaded.reference_outputs(tensors, precision)
 
