@@ -1,7 +1,7 @@
 """A thread echoes every nonce at once while the card still works."""
 # family: S11
 # task: 26_gelu_scale_bias
-# expect: inaccurate|cheating|crashed|timeout|runtime_error|racy
+# expect: inaccurate|cheating|crashed|timeout|runtime_error|racy|wrong_shape
 # attacks: channel.doorbell.Doorbell
 # needs: card
 

@@ -1,7 +1,7 @@
 """The runner's reading of the card's clock is replaced by one that lies in six of seven calls."""
 # family: T6
 # task: 26_gelu_scale_bias
-# expect: inaccurate|cheating|ok
+# expect: inaccurate|cheating|racy|ok
 # attacks: confined.runner.serve.RunnerServer._elapsed
 # needs: card
 

@@ -1,7 +1,7 @@
 """The runner's reading of the card's clock is replaced by one that always lies by twenty microseconds, an eighth."""
 # family: T6
 # task: 26_gelu_large
-# expect: inaccurate|cheating|ok
+# expect: inaccurate|cheating|runtime_error|ok
 # attacks: confined.runner.serve.RunnerServer._elapsed
 # needs: card
 

@@ -1,8 +1,7 @@
-"""Replays a graph after copying the inputs in: allowed, at its honest speed."""
+"""Replays a graph after copying the inputs in, and returns the buffer that each replay overwrites."""
 # family: T12
 # task: 26_gelu_scale_bias
-# expect: ok
-# label: kernel|hybrid
+# expect: inaccurate
 # needs: card
 
 import torch

@@ -55,6 +55,8 @@ _ONE_UNIT = 0.6
 """Of a 16-bit type's machine epsilon: a value is moved to its neighbour, whatever its mantissa is."""
 _TIE = 2.0**-40
 """By this share of a value the order of equal ones is drawn; far below what tells two values of float32 apart."""
+_STATISTICS = "running_"
+"""How the arguments of a norm begin that it writes to."""
 _NARROW = (torch.float16, torch.bfloat16)
 _LARGEST_SEED = 2**62
 
@@ -110,8 +112,17 @@ class Mover(TorchDispatchMode):
         if name == "_to_copy":
             return self._round_by_chance(func(*args, **kwargs), args[0])
         if torch.Tag.pointwise not in func.tags and not func._schema.is_mutable:
-            args, kwargs = tree_map(self._move_operand, (args, kwargs))
+            args, kwargs = self._move_operands(func, args, kwargs)
         return tree_map(self._move_result, func(*args, **kwargs))
+
+    def _move_operands(self, func: Any, args: tuple[Any, ...], kwargs: dict[str, Any]) -> tuple[tuple[Any, ...], dict[str, Any]]:
+        """Arguments with operands of a sum moved; a norm writes to its running statistics, though its schema does not say so."""
+        names = [argument.name for argument in func._schema.arguments]
+
+        def move(name: str, value: Any) -> Any:
+            return value if name.startswith(_STATISTICS) else tree_map(self._move_operand, value)
+
+        return tuple(map(move, names, args)), {name: move(name, value) for name, value in kwargs.items()}
 
     def _move_result(self, value: Any) -> Any:
         if _rounds(value) and (step := self._result(value.dtype)):

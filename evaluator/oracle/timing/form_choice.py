@@ -59,6 +59,13 @@ class FormChoice:
         self.chosen = CUDA_GRAPH if replayed < _WORTH * called and called - replayed > _WORTH_MS else AS_CALLED
         return self.chosen
 
+    def leave_calls(self, samples: Mapping[str, Sequence[float]]) -> bool:
+        """Time replays after a take of calls that the host disturbed, where replays are as fast; whether that is so."""
+        if self.chosen != AS_CALLED or CUDA_GRAPH not in samples or median(samples[CUDA_GRAPH]) > median(samples[AS_CALLED]) / _WORTH:
+            return False
+        self.chosen = self.running = CUDA_GRAPH
+        return True
+
 
 def settle_form(forms: FormChoice, runner: RunnerHandle, limit: float, call: Callable[..., float]) -> dict[str, list[float]]:
     """Warm a candidate up, and choose its form where none is chosen; from then on calls run in it.

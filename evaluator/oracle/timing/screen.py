@@ -22,11 +22,11 @@ _USUAL_FACTOR = 1.5
 
 
 class Distance(NamedTuple):
-    """How far two results lie apart, in units of the second one's root mean square; infinite where whole or non-finite values differ."""
+    """How far two results lie apart, in units of the second one's root mean square; infinite where non-finite values differ."""
 
     worst: float
     mean: float
-    """Root mean square of the differences."""
+    """Root mean square of the differences; for whole numbers `_measure_numbers`."""
 
 
 Pieces = Sequence[tuple[torch.Tensor, torch.Tensor]]
@@ -34,7 +34,7 @@ Pieces = Sequence[tuple[torch.Tensor, torch.Tensor]]
 _NONE = Distance(0.0, 0.0)
 """Between equal results."""
 _FAR = Distance(math.inf, math.inf)
-"""Between results of which some whole or non-finite values differ."""
+"""Between results of which some non-finite values differ."""
 
 
 def measure_distances(outputs: Sequence[torch.Tensor], baseline: Sequence[torch.Tensor]) -> list[Distance]:
@@ -46,10 +46,20 @@ def _measure_distance(first: torch.Tensor, second: torch.Tensor) -> Distance:
     if not first.numel():
         return _NONE
     if not first.is_floating_point():
-        return _NONE if equal_bits(first, second) else _FAR
+        return _NONE if equal_bits(first, second) else _measure_numbers(first, second)
     pieces = [(first[box], second[box]) for box in cut_boxes(first.shape)]
     near = _measure_fast(pieces, math.sqrt(first.numel()))
     return _measure_anywhere(pieces, math.sqrt(first.numel())) if near is None else near
+
+
+def _measure_numbers(first: torch.Tensor, second: torch.Tensor) -> Distance:
+    """Of whole numbers, booleans as their bytes: the largest difference, and the root of the share that differs."""
+    worst, count = 0.0, 0
+    for box in cut_boxes(first.shape):
+        one, other = (tensor[box].view(torch.uint8) if tensor.dtype == torch.bool else tensor[box] for tensor in (first, second))
+        gap = (one.double() - other.double()).abs()
+        worst, count = max(worst, float(gap.max())), count + int((gap > 0).sum())
+    return Distance(worst, math.sqrt(count / first.numel()))
 
 
 def _measure_fast(pieces: Pieces, root: float) -> Distance | None:

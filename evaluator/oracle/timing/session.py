@@ -125,6 +125,8 @@ class TimingSession:
                 self._take()
                 if take_is_valid(self._weighed[self.strongest], self.control.ratio):
                     break
+                if self.forms.leave_calls(self.forms_ms):
+                    self.timer.hold_ms = choose_hold_ms(self.forms, self.host_ms)
             self._in_a_row = self._call_in_a_row()
         finally:
             self._placement.release(processors)

@@ -78,7 +78,7 @@ BAD = {
     "inputs changed": planted("return self.linear(x.mul_(2.0))"),
     "random": planted("import random; return self.linear(x) * random.random()"),
     "not finite": planted("return torch.log(self.linear(x) - 2)"),
-    "no float64 oracle": planted("assert x.dtype == torch.float32; return self.linear(x)"),
+    "no float64 oracle": planted("assert x.element_size() == 4; return self.linear(x)"),
     "size": FRAME.replace("rows = 16", "rows = 16\nwide = 24\nSHAPES = [{'rows': 3}, {'wide': (23, 24)}]").replace(
         "rand(rows, 24)", "rand(rows, wide)"
     ),

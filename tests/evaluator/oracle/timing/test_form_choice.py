@@ -51,6 +51,14 @@ def test_the_graph_is_taken_where_it_is_faster_by_more_than_noise(called: float,
     assert forms.chosen == forms.running == chosen
 
 
+@pytest.mark.parametrize(("replayed", "chosen"), [(0.41, CUDA_GRAPH), (0.42, AS_CALLED)])
+def test_after_a_disturbed_take_of_calls_replays_are_timed_where_they_are_as_fast(replayed: float, chosen: str) -> None:
+    forms = FormChoice()
+    samples, _ = settle(forms, Runner(), 0.4, replayed)
+    assert forms.chosen == AS_CALLED and forms.leave_calls(samples) is (chosen == CUDA_GRAPH)
+    assert forms.chosen == forms.running == chosen and not forms.leave_calls(samples)
+
+
 def test_as_called_nothing_is_captured() -> None:
     forms, runner = FormChoice("it waits for the card"), Runner()
     assert settle(forms, runner, 0.4, 0.1)[0] == {} and runner.captures == 0 and forms.running == AS_CALLED

@@ -64,8 +64,10 @@ def test_values_that_are_not_finite_must_be_the_same(value: float) -> None:
     assert measure_distances(mine, theirs) == [(INF, INF)]
 
 
-def test_whole_numbers_must_be_equal_and_an_empty_output_is() -> None:
-    assert measure_distances([torch.tensor([1, 2])], [torch.tensor([1, 3])]) == [(INF, INF)]
+def test_whole_numbers_lie_apart_by_the_largest_difference_and_the_share_that_differs() -> None:
+    assert measure_distances([torch.tensor([1, 2, 5, 5])], [torch.tensor([1, 4, 5, 5])]) == [(2.0, 0.5)]
+    never_written = torch.full((4,), 200, dtype=torch.uint8).view(torch.bool)
+    assert measure_distances([never_written], [torch.tensor([True] * 4)]) == [(199.0, 1.0)]
     assert measure_distances([torch.tensor([True]), torch.empty(0)], [torch.tensor([True]), torch.empty(0)]) == [(0.0, 0.0)] * 2
 
 
