@@ -79,10 +79,8 @@ class TimingSession:
         self._inputs = Inputs(timer.session)
         self._outputs = [torch.empty_like(slot) for slot in runner.results]
         self._screens = {name: Screen() for name in names}
-        self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}
-        """By baseline: the candidate's calls and the baseline's, pair by pair."""
-        self._discarded: list[dict[str, Any]] = []
-        """Takes that were taken again: the calls of the candidate and of the strongest baseline."""
+        self._samples: dict[str, tuple[list[Sample], list[Sample]]] = {}  # by baseline: the candidate's calls and its, pair by pair
+        self._discarded: list[dict[str, Any]] = []  # takes that were taken again: calls of the candidate and of the strongest baseline
         self._weighed: dict[str, Weighed] = {}
         self.paired: dict[str, Paired] = {}
         self.strongest: str
