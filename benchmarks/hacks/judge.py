@@ -142,15 +142,15 @@ class Judge:
             self._replace(self._evaluator)
         self.workers = min(workers, self._evaluator.parallel)
 
-    def verdict(self, task: Task, source: str, limit: float = CASE_SECONDS) -> Verdict | str:
+    def verdict(self, task: Task, source: str, limit: float = CASE_SECONDS, profile: str = "quick") -> Verdict | str:
         """The verdict, or a sentence when the evaluator itself failed or hung; in that case it is replaced."""
         evaluator = self._evaluator
-        answer, thread = _judge_within(limit, evaluator, task, source)
+        answer, thread = _judge_within(limit, evaluator, task, source, profile)
         with self._lock:  # while it is being replaced, wait
             replaced = evaluator is not self._evaluator
         if isinstance(answer, TritonsmithError) and replaced:  # another case took the evaluator down with it
             evaluator = self._evaluator
-            answer, thread = _judge_within(limit, evaluator, task, source)
+            answer, thread = _judge_within(limit, evaluator, task, source, profile)
         if isinstance(answer, Verdict):
             return answer
         self._replace(evaluator, thread)
@@ -172,13 +172,13 @@ class Judge:
 
 
 def _judge_within(
-    limit: float, evaluator: LocalEvaluator, task: Task, source: str
+    limit: float, evaluator: LocalEvaluator, task: Task, source: str, profile: str
 ) -> tuple[Verdict | TritonsmithError | None, threading.Thread]:
     box: list[Verdict | TritonsmithError] = []
 
     def work() -> None:
         try:
-            box.append(evaluator.evaluate_now(task, source))
+            box.append(evaluator.evaluate_now(task, source, profile))
         except TritonsmithError as error:
             box.append(error)
         except OSError as error:  # its folders went when another case had it replaced
