@@ -131,9 +131,12 @@ def list_cases(tasks: Iterable[str] = TASKS) -> list[Case]:
 
 
 def _list_of(task: str) -> list[Case]:
-    base = (FOLDER / "kernels" / f"{task}.py").read_text()
-    made = [(f"right{number}", "legitimate", edits, ("ok",)) for number, edits in enumerate(_RIGHT[task], 1)]
-    made += [(f"wrong_{name}", "mutant", (_MISTAKES[task][name],), ANY_REFUSAL) for name in WRONG]
-    return [
-        Case(f"{task}-{name}", kind, task, edit_text(f"kernels/{task}.py", base, *edits), expect=expect) for name, kind, edits, expect in made
+    where, base = f"kernels/{task}.py", (FOLDER / "kernels" / f"{task}.py").read_text()
+    right = [
+        Case(f"{task}-right{number}", "legitimate", task, edit_text(where, base, *edits), expect=("ok",))
+        for number, edits in enumerate(_RIGHT[task], 1)
     ]
+    wrong = [
+        Case(f"{task}-wrong_{name}", "mutant", task, edit_text(where, base, _MISTAKES[task][name]), expect=ANY_REFUSAL) for name in WRONG
+    ]
+    return right + wrong

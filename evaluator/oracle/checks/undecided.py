@@ -9,18 +9,19 @@ A value that changes smoothly is no jump: what far smaller moves do is scaled up
 rule for errors holds there. A state carries a flip on by itself: the later steps of that lane show it, and other lanes do not.
 
 More runs are asked for only where a result differs from all that was shown. A wrong kernel cannot hide: what it gives at decided places
-is compared as ever, and at undecided ones with what the reference itself may give.
+is compared as ever, and at undecided ones with what the reference itself may give. Places of values are judged by the values (`places.py`).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 
 from tritonsmith.evaluator.oracle.checks.moves import Moved, draw_seed, move_oracle_arithmetic, move_reference_arithmetic
+from tritonsmith.evaluator.oracle.checks.places import Order, Places, find_order, watch_orders
 from tritonsmith.evaluator.schema import PrecisionClass, TensorSpec
 
 MOST_RUNS = 64
@@ -35,6 +36,8 @@ _SMALL = 2.0**-10
 """Moves that show how smoothly a result changes, as a share of the others."""
 _SMALLEST = 2.0**-20
 """Moves that show a jump at a tie: it is as large as that of larger moves."""
+_PLACE_RUNS = 8
+"""How often values are moved before a place is compared by the value there."""
 _LINEAR_RUNS = 3
 """How often small moves are made."""
 _TIED = 2.0**-5
@@ -49,6 +52,8 @@ _CALM = 64.0
 """Where no value is further from the oracle's than so many units of its type's rounding of the largest result, nobody asks for jumps."""
 _MOST_CALM = 2.0**-6
 """And no further than this share of the largest result; two roundings to bfloat16."""
+_OF_PLACES = (torch.int64, torch.int32)
+"""Types of results that may be places of values."""
 _FINEST_EPSILON = 2.0**-40
 """Types with a smaller machine epsilon (float64) are compared by the rule alone: no move of fp32's last place is one of theirs."""
 
@@ -76,7 +81,7 @@ class Undecided:
         self._loaded, self._tensors, self._precision = loaded, tensors, precision
         self._oracle = oracle
         self._types: list[torch.dtype] = [getattr(torch, spec.dtype) for spec in loaded.results]
-        self._results: list[_Floating | _Whole] = []
+        self._results: list[_Result] = []
         self._runs = 0
 
     def settle(self, got: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -103,16 +108,13 @@ class Undecided:
         """Whether results are so near the oracle that none holds a jump worth a look."""
         return all(map(_is_calm, outputs, self._oracle, self._types))
 
-    def _prepare(self) -> list[_Floating | _Whole]:
+    def _prepare(self) -> list[_Result]:
         """The results with what is known of them: at first how smoothly they change, and what the reference itself gives."""
         if self._results:
             return self._results
         loaded, tensors, precision = self._loaded, self._tensors, self._precision
-        own = loaded.reference_outputs(tensors, precision)
-        self._results = [
-            _Floating(right, torch.finfo(kind).eps) if kind.is_floating_point else _Whole(right, kind)
-            for right, kind in zip(self._oracle, self._types, strict=True)
-        ]
+        self._results = self._describe_results()
+        own, orders = self._watch(lambda: loaded.reference_outputs(tensors, precision))
         if any(kind.is_floating_point for kind in self._types):
             seeds = [draw_seed() for _ in range(_LINEAR_RUNS)]
             least, *small = (
@@ -121,20 +123,49 @@ class Undecided:
             )
             for number, result in enumerate(self._results):
                 result.note_small(least[number], [moved[number] for moved in small])
-        for result, output in zip(self._results, own, strict=True):  # a copy of the reference must never be refused
-            result.note(output)
+        self._note(own, orders)  # a copy of the reference must never be refused
+        for _ in range(_PLACE_RUNS if self._has_places else 0):
+            self._move(1.0)
         return self._results
 
-    def _count_unexplained(self, results: Sequence[_Floating | _Whole], ours: Sequence[torch.Tensor]) -> int:
+    @property
+    def _has_places(self) -> bool:
+        return any(isinstance(result, Places) for result in self._results)
+
+    def _describe_results(self) -> list[_Result]:
+        """What is known of each result at first: places of values are such where an order of the oracle's forward gave just these."""
+        orders: list[Order] = []
+        if any(kind in _OF_PLACES for kind in self._types):
+            _, orders = watch_orders(lambda: self._loaded.oracle(self._tensors))
+        results: list[_Result] = []
+        for right, kind in zip(self._oracle, self._types, strict=True):
+            number = find_order(right, orders) if kind in _OF_PLACES else None
+            if number is not None:
+                results.append(Places(right, number, orders[number]))
+            else:
+                results.append(_Floating(right, torch.finfo(kind).eps) if kind.is_floating_point else _Whole(right, kind))
+        return results
+
+    def _watch(self, run: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], list[Order]]:
+        """What a run gives, and its orders where some result has places."""
+        return watch_orders(run) if self._has_places else (run(), [])
+
+    def _note(self, outputs: Sequence[torch.Tensor], orders: Sequence[Order]) -> None:
+        for result, output in zip(self._results, outputs, strict=True):
+            if isinstance(result, Places):
+                result.note_orders(orders)
+            else:
+                result.note(output)
+
+    def _count_unexplained(self, results: Sequence[_Result], ours: Sequence[torch.Tensor]) -> int:
         return sum(result.count_unexplained(own) for result, own in zip(results, ours, strict=True))
 
     def _move(self, share: float) -> None:
         """One more run, in float64 and in the reference's own types in turn."""
         move = move_reference_arithmetic if self._runs % 2 else move_oracle_arithmetic
         self._runs += 1
-        moved = move(self._loaded, self._tensors, self._precision, seed=draw_seed(), share=share)
-        for result, output in zip(self._results, moved, strict=True):
-            result.note(output)
+        seed = draw_seed()
+        self._note(*self._watch(lambda: move(self._loaded, self._tensors, self._precision, seed=seed, share=share)))
 
 
 def _is_calm(output: torch.Tensor, right: torch.Tensor, kind: torch.dtype) -> bool:
@@ -290,3 +321,6 @@ class _Whole:
     def _expose(self, ours: torch.Tensor) -> torch.Tensor:
         """A boolean as its byte: of what was never written none is right."""
         return ours.view(torch.uint8) if self._boolean else ours.to(self._right.dtype)
+
+
+_Result = _Floating | _Whole | Places
