@@ -56,7 +56,7 @@ _MISTAKES: dict[str, dict[str, Edit]] = {
     "int4_by_group": {
         "scale": ("span / 15.0", "span / 14.985"),
         "tie": ("    first = round_to_whole(", "    first = round_to_whole(tl.where(g == 3, 0.3, 0.0)[:, None] + "),
-        "lane": ("divide(odd,", "divide(odd * tl.where((g[:, None] == 5) & (pair[None, :] >= GROUP // 4), 1.1, 1.0),"),
+        "lane": ("divide(odd,", "divide(odd * tl.where((g[:, None] == 5) & (pair[None, :] >= GROUP // 4), 1.5, 1.0),"),
         "one": ("byte.to(tl.uint8)", "tl.where((g[:, None] == 2) & (pair[None, :] == 3), 255.0 - byte, byte).to(tl.uint8)"),
     },
     "int8_by_row": {
