@@ -75,7 +75,7 @@ _MISTAKES: dict[str, dict[str, Edit]] = {
         "one": ("    tl.store(means", "    mean += tl.where((centre == 2)[:, None] & (k == 3)[None, :], 0.01, 0.0)\n    tl.store(means"),
     },
     "leaky_integrator": {
-        "scale": ("0.1 * (given", "0.1001 * (given"),
+        "scale": ("tl.store(last + i, v,", "tl.store(last + i, v * 1.001,"),
         "tie": ("spike = v > 0.25", "spike = (v > 0.25) & ((v < 0.26) | (t // 4 != 15) | (i > 63))"),
         "lane": ("0.1 * (given", "tl.where((i == 5) & (t > 50), 0.12, 0.1) * (given"),
         "one": ("tl.store(last + i, v,", "tl.store(last + i, tl.where(i == 77, v + 0.01, v),"),

@@ -35,7 +35,7 @@ REPEATED, CALLS = "repeat", "calls"
 
 
 @dataclass(frozen=True)
-class Row:
+class RoundingRow:
     """One verdict of one kernel."""
 
     case: str
@@ -59,7 +59,7 @@ def make_task(name: str, size: str) -> Task:
     return load_task(FOLDER / "tasks" / f"{name}.py", size)
 
 
-def judge_whole(judge: Judge, case: Case, size: str, profile: str, level: str, count: int = 1) -> Iterator[Row]:
+def judge_whole(judge: Judge, case: Case, size: str, profile: str, level: str, count: int = 1) -> Iterator[RoundingRow]:
     """So many verdicts of a profile on a kernel."""
     for number in range(count):
         started = time.monotonic()
@@ -68,7 +68,7 @@ def judge_whole(judge: Judge, case: Case, size: str, profile: str, level: str, c
         yield _make_row(case, level, number, status, message, started)
 
 
-def judge_calls(cases: Sequence[Case], size: str, target: str, count: int) -> Iterator[Row]:
+def judge_calls(cases: Sequence[Case], size: str, target: str, count: int) -> Iterator[RoundingRow]:
     """So many verdicts on correctness alone, on each kernel of one task."""
     from tritonsmith.benchmarks.rounding.repeats import Repeater  # noqa: PLC0415 - imports torch, which whole verdicts do without here
 
@@ -80,17 +80,17 @@ def judge_calls(cases: Sequence[Case], size: str, target: str, count: int) -> It
                 started = time.monotonic()
 
 
-def _make_row(case: Case, level: str, number: int, status: str, message: str, started: float) -> Row:
+def _make_row(case: Case, level: str, number: int, status: str, message: str, started: float) -> RoundingRow:
     seconds = round(time.monotonic() - started, 2)
-    return Row(case.name, case.task, level, number, case.expect == ("ok",), status, shorten_paths(message), seconds)
+    return RoundingRow(case.name, case.task, level, number, case.expect == ("ok",), status, shorten_paths(message), seconds)
 
 
-def table_of(rows: Iterable[Row]) -> Table:
+def table_of(rows: Iterable[RoundingRow]) -> Table:
     """What became of the kernels of each task, one line for each level."""
     table = Table(title="tasks that rounding decides")
     for column in ("task", "verdicts", "right: accepted", "wrong: refused", "as", "s"):
         table.add_column(column, overflow="fold")
-    groups: dict[tuple[str, str], list[Row]] = {}
+    groups: dict[tuple[str, str], list[RoundingRow]] = {}
     for row in rows:
         groups.setdefault((row.task, row.level), []).append(row)
     for (task, level), held in sorted(groups.items()):
@@ -102,18 +102,18 @@ def table_of(rows: Iterable[Row]) -> Table:
     return table
 
 
-def _count(rows: Sequence[Row]) -> str:
+def _count(rows: Sequence[RoundingRow]) -> str:
     return f"{sum(row.agrees for row in rows)} of {len(rows)}"
 
 
-def describe_end(rows: Sequence[Row]) -> list[str]:
+def describe_end(rows: Sequence[RoundingRow]) -> list[str]:
     """Lines after the table: the sums of each level, and every disagreement with its message, equal ones once."""
     lines = []
     for level in dict.fromkeys(row.level for row in rows):
         held = [row for row in rows if row.level == level]
         right, wrong = _count([row for row in held if row.right]), _count([row for row in held if not row.right])
         lines.append(f"{level}: accepted {right} right, refused {wrong} wrong")
-    wronged: dict[tuple[str, str, str], list[Row]] = {}
+    wronged: dict[tuple[str, str, str], list[RoundingRow]] = {}
     for row in rows:
         if not row.agrees:
             wronged.setdefault((row.case, row.level, row.status), []).append(row)
@@ -152,12 +152,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
-def run(options: argparse.Namespace, words: Sequence[str] | None) -> list[Row]:
+def run(options: argparse.Namespace, words: Sequence[str] | None) -> list[RoundingRow]:
     """All verdicts that are asked for; each is written and printed at once."""
     part, parts = options.part
     tasks = options.tasks[part - 1 :: parts]
     cases = [case for case in list_cases(tasks) if options.only in case.name]
-    rows: list[Row] = []
+    rows: list[RoundingRow] = []
     judge = Judge(options.target, 1)
     out: TextIO | None = None
     try:
@@ -179,7 +179,7 @@ def run(options: argparse.Namespace, words: Sequence[str] | None) -> list[Row]:
     return rows
 
 
-def _judge_all(judge: Judge, cases: Sequence[Case], size: str, options: argparse.Namespace) -> Iterator[Row]:
+def _judge_all(judge: Judge, cases: Sequence[Case], size: str, options: argparse.Namespace) -> Iterator[RoundingRow]:
     """One task after the other, so that what was prepared for it serves all its kernels."""
     for task in dict.fromkeys(case.task for case in cases):
         own = [case for case in cases if case.task == task]

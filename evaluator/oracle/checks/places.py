@@ -83,7 +83,7 @@ def find_order(output: torch.Tensor, orders: Sequence[Order]) -> int | None:
     return None
 
 
-class Places:
+class PlacesOfValues:
     """A result that has places of values.
 
     Args:

@@ -21,7 +21,7 @@ from typing import Protocol
 import torch
 
 from tritonsmith.evaluator.oracle.checks.moves import Moved, draw_seed, move_oracle_arithmetic, move_reference_arithmetic
-from tritonsmith.evaluator.oracle.checks.places import Order, Places, find_order, watch_orders
+from tritonsmith.evaluator.oracle.checks.places import Order, PlacesOfValues, find_order, watch_orders
 from tritonsmith.evaluator.schema import PrecisionClass, TensorSpec
 
 MOST_RUNS = 64
@@ -132,7 +132,7 @@ class Undecided:
 
     @property
     def _has_places(self) -> bool:
-        return any(isinstance(result, Places) for result in self._results)
+        return any(isinstance(result, PlacesOfValues) for result in self._results)
 
     def _describe_results(self) -> list[_Result]:
         """What is known of each result at first: places of values are such where an order of the oracle's forward gave just these."""
@@ -143,7 +143,7 @@ class Undecided:
         for right, kind in zip(self._oracle, self._types, strict=True):
             number = find_order(right, orders) if kind in _OF_PLACES else None
             if number is not None:
-                results.append(Places(right, number, orders[number]))
+                results.append(PlacesOfValues(right, number, orders[number]))
             else:
                 results.append(_Floating(right, torch.finfo(kind).eps) if kind.is_floating_point else _Whole(right, kind))
         return results
@@ -154,7 +154,7 @@ class Undecided:
 
     def _note(self, outputs: Sequence[torch.Tensor], orders: Sequence[Order]) -> None:
         for result, output in zip(self._results, outputs, strict=True):
-            if isinstance(result, Places):
+            if isinstance(result, PlacesOfValues):
                 result.note_orders(orders)
             else:
                 result.note(output)
@@ -325,4 +325,4 @@ class _Whole:
         return ours.view(torch.uint8) if self._boolean else ours.to(self._right.dtype)
 
 
-_Result = _Floating | _Whole | Places
+_Result = _Floating | _Whole | PlacesOfValues
