@@ -30,7 +30,7 @@ _RIGHT: dict[str, tuple[tuple[Edit, ...], ...]] = {
     "argmax": _UP,
     "histogram": ((), (_REVERSED,), (_SPLIT, ("BLOCK = 64", "BLOCK = 32"))),
     "int4_by_group": ((), (_RECIPROCAL,), (("SCALE_FIRST = True", "SCALE_FIRST = False"),)),
-    "int8_by_row": ((), (_REVERSED, _RECIPROCAL, ("BLOCK = 256", "BLOCK = 64")), (("ROUNDED = True", "ROUNDED = False"), ("BLOCK = 256", "BLOCK = 128"))),
+    "int8_by_row": ((), (_REVERSED, _RECIPROCAL, ("BLOCK = 256", "BLOCK = 128")), (("ROUNDED = True", "ROUNDED = False"), ("BLOCK = 256", "BLOCK = 512"))),
     "kmeans": ((), (_REVERSED, _SHORT), (_SPLIT, ("POINTS = 64", "POINTS = 32"))),
     "leaky_integrator": ((), (_REVERSED, _SHORT, _IN_HALF), (_SPLIT, _LONG)),
     "sort": ((), (_REVERSED, ("BLOCK_K = 64, 8", "BLOCK_K = 64, 4")), (_SPLIT,)),

@@ -5,7 +5,7 @@ from torch import nn
 
 ROWS = 8192
 WIDTH = 4096
-SMALL = {"ROWS": 64, "WIDTH": 160}
+SMALL = {"ROWS": 64, "WIDTH": 512}
 
 
 class Model(nn.Module):
