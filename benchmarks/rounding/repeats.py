@@ -40,9 +40,13 @@ class Repeater:
         self._loaded = load_on_card(task, hardware, timed=False) if hardware.present else LoadedTask(task, hardware, "cpu")
 
     def judge(self, source: str, count: int) -> Iterator[tuple[Status, str]]:
-        """Status and message of so many verdicts on a kernel; fewer where its process ends."""
+        """Status and message of so many verdicts on a kernel; of one where it cannot be loaded."""
         with self._loaded.runner(KernelText.of(source), self._environment) as runner:
-            runner.wait_ready()
+            try:
+                runner.wait_ready()
+            except RunnerFault as fault:
+                yield fault.status, str(fault)
+                return
             for number in range(count):
                 yield self._judge_once(runner, number)
 

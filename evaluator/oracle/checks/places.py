@@ -112,6 +112,10 @@ class PlacesOfValues:
         """The oracle's places: each result is settled by itself."""
         return self._oracle
 
+    def count_away(self, ours: torch.Tensor) -> int:
+        """Places that are not the oracle's."""
+        return int((ours.to(self._oracle.dtype) != self._oracle).sum())
+
     def count_unexplained(self, ours: torch.Tensor) -> int:
         """Places whose values are others."""
         return int((ours.to(self._oracle.dtype) != self.find_nearest(ours)).sum())

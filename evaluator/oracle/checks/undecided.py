@@ -24,8 +24,8 @@ from tritonsmith.evaluator.oracle.checks.moves import Moved, draw_seed, move_ora
 from tritonsmith.evaluator.oracle.checks.places import Order, PlacesOfValues, find_order, watch_orders
 from tritonsmith.evaluator.schema import PrecisionClass, TensorSpec
 
-MOST_RUNS = 64
-"""So many runs at most for one result; a place near a tie falls the other way in a fifth of them or more."""
+MOST_RUNS = 48
+"""So many runs at most on one set of inputs; a place near a tie falls the other way in a fifth of them or more."""
 _LEAST_RUNS = 8
 """After so many, ..."""
 _EXPLAINED = 0.5
@@ -92,11 +92,12 @@ class Undecided:
             return self._oracle
         results = self._prepare()
         ours = [tensor.to(right.device) for tensor, right in zip(got, self._oracle, strict=True)]
-        total = left = self._count_unexplained(results, ours)
-        for run in range(MOST_RUNS):
-            if not left or (run >= _LEAST_RUNS and left > max(_FEW, (1.0 - _EXPLAINED) * total)):
+        total = sum(result.count_away(own) for result, own in zip(results, ours, strict=True))
+        left = self._count_unexplained(results, ours)
+        while left and self._runs < MOST_RUNS:  # of all results on these inputs together: what was shown holds for each
+            if self._runs >= _LEAST_RUNS and left > max(_FEW, (1.0 - _EXPLAINED) * total):
                 break
-            self._move(_WIDER if run >= _LEAST_RUNS else 1.0)
+            self._move(_WIDER if self._runs >= _LEAST_RUNS else 1.0)
             left = self._count_unexplained(results, ours)
         return [result.find_nearest(own) for result, own in zip(results, ours, strict=True)]
 
@@ -236,6 +237,10 @@ class _Floating:
         values = moved.to(self._right)
         return torch.where(self._find_away(values, self._right), self._right, values)
 
+    def count_away(self, ours: torch.Tensor) -> int:
+        """Elements of a result that lie away from the oracle's."""
+        return 0 if self._room is None else int(self._find_away(ours.to(self._right), self._right).sum())
+
     def count_unexplained(self, ours: torch.Tensor) -> int:
         """Elements of a result that lie away from all that was shown."""
         if self._room is None:
@@ -305,6 +310,10 @@ class _Whole:
     def drop_jumps(self, moved: torch.Tensor) -> torch.Tensor:
         """The oracle's numbers: each is settled by itself."""
         return self._right.bool() if self._boolean else self._right
+
+    def count_away(self, ours: torch.Tensor) -> int:
+        """Numbers that are not the oracle's."""
+        return int((self._expose(ours) != self._right).sum())
 
     def count_unexplained(self, ours: torch.Tensor) -> int:
         """Numbers that were not shown."""
