@@ -23,7 +23,7 @@ FOLDERS = ("cli", "benchmarks", "graph", "nodes", "prompts", "evaluator")
 DATA = (
     "benchmarks/hacks/cases", "benchmarks/hacks/kernels", "benchmarks/hacks/tasks", "benchmarks/tasks", "benchmarks/tasks/half",
     "benchmarks/timing/tasks", "benchmarks/kernelbench/half_kernels", "benchmarks/kernelbench/kernels", "benchmarks/kernelbench/tasks",
-    "benchmarks/tuning/kernels", "benchmarks/tuning/tasks",
+    "benchmarks/tuning/kernels", "benchmarks/tuning/tasks", "benchmarks/rounding/kernels", "benchmarks/rounding/tasks",
     "benchmarks/results",
 )  # fmt: skip
 """Folders whose Python files are cases and tasks: material of the evaluator, imported by nobody."""

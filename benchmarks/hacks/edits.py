@@ -18,10 +18,14 @@ def read_kernel(name: str) -> str:
 
 def edit_kernel(name: str, *edits: Edit) -> str:
     """The kernel with every edit made once. Raises ValueError for an edit that finds nothing or changes nothing."""
-    text = read_kernel(name)
+    return edit_text(f"kernels/{name}.py", read_kernel(name), *edits)
+
+
+def edit_text(name: str, text: str, *edits: Edit) -> str:
+    """A text with every edit made once; `name` stands in the error. Raises ValueError for an edit that finds nothing or changes nothing."""
     for old, new in edits:
         if old not in text or old == new:
-            raise ValueError(f"kernels/{name}.py: {old!r} cannot be replaced")
+            raise ValueError(f"{name}: {old!r} cannot be replaced")
         text = text.replace(old, new, 1)
     return text
 

@@ -31,6 +31,8 @@ _ONE_ROUNDING = 0.5 / math.sqrt(3.0)
 may be rounded so to the type of the result."""
 _NO_FACTOR = 2.0**-13
 """A factor that all elements of a finer result in a task of 16 bits may have in common: a sixteenth of bfloat16's largest rounding."""
+_LIKE_THE_REFERENCE = 1.5
+"""Times the reference's own factor that a candidate's may be."""
 _CERTAIN = 6.0
 """Deviations by which a factor in common is no matter of chance."""
 SPLIT_FACTOR = 32.0
@@ -130,8 +132,10 @@ class ErrorStats:
     def wrong_factor(self, reference: ErrorStats) -> int | None:
         """The first output whose errors all have a factor in common that no rounding explains."""
         pairs = enumerate(zip(self.factors, reference.factors, strict=False))
-        limits = ((number, own, max(ROW_FACTOR * theirs, _CERTAIN * noise, _NO_FACTOR)) for number, ((own, noise), (theirs, _)) in pairs)
-        return next((number for number, own, limit in limits if own > limit), None)
+        for number, ((own, noise), (theirs, their_noise)) in pairs:
+            if own > max(_LIKE_THE_REFERENCE * theirs, _CERTAIN * max(noise, their_noise), _NO_FACTOR):
+                return number
+        return None
 
     def within_on_average(self, reference: ErrorStats) -> bool:
         """The rule over all elements together."""

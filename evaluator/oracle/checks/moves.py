@@ -102,7 +102,7 @@ class Mover(TorchDispatchMode):
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
-        kwargs, name = dict(kwargs or {}), _read_name(func)
+        kwargs, name = dict(kwargs or {}), read_name(func)
         if func.is_view or name in FACTORIES:
             return func(*args, **kwargs)
         if name in ("topk", "sort") and not kwargs.get("stable"):
@@ -166,7 +166,7 @@ class Mover(TorchDispatchMode):
         return self._generators[device]
 
 
-def _read_name(func: Any) -> str:
+def read_name(func: Any) -> str:
     """The operator's name without namespace; one in place has the name of the one that is not."""
     name: str = func._schema.name.rpartition("::")[2]
     return name.removesuffix("_") if func._schema.is_mutable else name

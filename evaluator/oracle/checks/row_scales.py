@@ -19,6 +19,8 @@ _LEAST_EPSILON = 2.0**-10
 """Machine epsilon of float16: outputs of finer types show such an error on average."""
 _SHORTEST = 32
 """A row with fewer elements hides nothing."""
+_FEWEST_ROWS = 16
+"""Of fewer rows, elements are the samples of a common factor."""
 _FEWEST = 64
 """Of fewer rows the root mean square is no measure."""
 _CHUNK = 1 << 23
@@ -63,7 +65,9 @@ class RowScale:
 
 
 class CommonFactor:
-    """The factor that all errors of a result have in common, from pieces of it; of results that are finer than 16 bits.
+    """The factor that all errors of a result have in common, from whole results; of results that are finer than 16 bits.
+
+    Errors of one row may go together, as those of codes whose scale was rounded. So rows are the samples that show what chance makes.
 
     Args:
         like: a tensor of the result's shape and type; its values are not read.
@@ -72,21 +76,27 @@ class CommonFactor:
     def __init__(self, like: torch.Tensor) -> None:
         codes = (torch.int8, torch.uint8, torch.int16, torch.int32)  # int64 numbers are places
         fine = like.is_floating_point() and torch.finfo(like.dtype).eps < _LEAST_EPSILON
+        self._length = like.shape[-1] if like.ndim and like.numel() >= _FEWEST_ROWS * like.shape[-1] else 1
         self._judged = like.numel() >= _FEWEST and (fine or like.dtype in codes)
-        self._product = self._square = self._noise = 0.0
+        self._sums = [0.0] * 5
+        """Over rows, of p and s, the sums of error times result and of squares of the result: of p, s, p^2, p s and s^2."""
 
     def note(self, got: torch.Tensor, want: torch.Tensor) -> None:
-        """Add a piece of some elements."""
+        """Add a piece of some rows."""
         if not self._judged:
             return
-        for ours, theirs in zip(got.reshape(-1).split(_CHUNK), want.reshape(-1).split(_CHUNK), strict=True):
+        rows, count = got.reshape(-1, self._length), max(1, _CHUNK // self._length)
+        for ours, theirs in zip(rows.split(count), want.reshape(-1, self._length).split(count), strict=True):
             result = torch.nan_to_num(theirs.double(), nan=0.0, posinf=0.0, neginf=0.0)
-            product = (torch.nan_to_num(ours.double(), nan=0.0, posinf=0.0, neginf=0.0) - result) * result
-            sums = torch.stack([product.sum(), result.square().sum(), product.square().sum()]).tolist()
-            self._product, self._square, self._noise = self._product + sums[0], self._square + sums[1], self._noise + sums[2]
+            error = torch.nan_to_num(ours.double(), nan=0.0, posinf=0.0, neginf=0.0) - result
+            p, s = (error * result).sum(-1), result.square().sum(-1)
+            found = torch.stack([p.sum(), s.sum(), p.square().sum(), (p * s).sum(), s.square().sum()]).tolist()
+            self._sums = [old + new for old, new in zip(self._sums, found, strict=True)]
 
     def finish(self) -> tuple[float, float]:
-        """The factor less one, and the deviation that independent errors of this size would give it; zeros where it would say nothing."""
-        if not self._judged or not 0.0 < self._square < math.inf:
+        """The factor less one, and the deviation that it has by chance; zeros where it would say nothing."""
+        p, s, pp, ps, ss = self._sums
+        if not self._judged or not 0.0 < s < math.inf:
             return 0.0, 0.0
-        return abs(self._product) / self._square, math.sqrt(self._noise) / self._square
+        factor = p / s
+        return abs(factor), math.sqrt(max(0.0, pp - 2.0 * factor * ps + factor * factor * ss)) / s

@@ -9,35 +9,39 @@ A value that changes smoothly is no jump: what far smaller moves do is scaled up
 rule for errors holds there. A state carries a flip on by itself: the later steps of that lane show it, and other lanes do not.
 
 More runs are asked for only where a result differs from all that was shown. A wrong kernel cannot hide: what it gives at decided places
-is compared as ever, and at undecided ones with what the reference itself may give.
+is compared as ever, and at undecided ones with what the reference itself may give. Places of values are judged by the values (`places.py`).
 """
 
 from __future__ import annotations
 
 import functools
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 import torch
 
 from tritonsmith.evaluator.oracle.checks.moves import Moved, draw_seed, move_oracle_arithmetic, move_reference_arithmetic
+from tritonsmith.evaluator.oracle.checks.places import Order, PlacesOfValues, find_order, watch_orders
 from tritonsmith.evaluator.schema import PrecisionClass, TensorSpec
 
 _KINDS_OF_RUNS = 4
-MOST_RUNS = 64
-"""So many runs at most for one result; a place near a tie falls the other way in a fifth of them or more."""
+"""In float64 or in the reference's own types, and all elements of a result moved alike or each by itself."""
+MOST_RUNS = 48
+"""So many runs at most on one set of inputs; a place near a tie falls the other way in a fifth of them or more."""
 _LEAST_RUNS = 8
 """After so many, ..."""
 _EXPLAINED = 0.5
-"""... less than this share of the differences explained means that they are errors."""
+"""... less than this share of the differences explained means that they are errors, ..."""
 _FEW = 16
-"""So few differences have all runs."""
+"""... unless so few are left: by bad luck a few ties fall the same way in eight runs, where only half of the runs show them."""
 _WIDER = 2.0
 """From then on values are moved by so many times as much."""
 _SMALL = 2.0**-10
 """Moves that show how smoothly a result changes, as a share of the others."""
 _SMALLEST = 2.0**-20
 """Moves that show a jump at a tie: it is as large as that of larger moves."""
+_PLACE_RUNS = 8
+"""How often values are moved before a place is compared by the value there."""
 _LINEAR_RUNS = 3
 """How often small moves are made."""
 _TIED = 2.0**-5
@@ -52,6 +56,8 @@ _CALM = 64.0
 """Where no value is further from the oracle's than so many units of its type's rounding of the largest result, nobody asks for jumps."""
 _MOST_CALM = 2.0**-6
 """And no further than this share of the largest result; two roundings to bfloat16."""
+_OF_PLACES = (torch.int64, torch.int32)
+"""Types of results that may be places of values."""
 _FINEST_EPSILON = 2.0**-40
 """Types with a smaller machine epsilon (float64) are compared by the rule alone: no move of fp32's last place is one of theirs."""
 
@@ -79,20 +85,23 @@ class Undecided:
         self._loaded, self._tensors, self._precision = loaded, tensors, precision
         self._oracle = oracle
         self._types: list[torch.dtype] = [getattr(torch, spec.dtype) for spec in loaded.results]
-        self._results: list[_Floating | _Whole] = []
+        self._results: list[_Result] = []
+        self._knows_smooth = False
+        """Whether it is known how smoothly floating results change."""
         self._runs = 0
 
     def settle(self, got: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The oracle, at undecided places with what was shown there and is nearest to the given results."""
         if not self._loaded.decides or self._are_calm(got):
             return self._oracle
-        results = self._prepare()
+        results = self._prepare(got)
         ours = [tensor.to(right.device) for tensor, right in zip(got, self._oracle, strict=True)]
-        total = left = self._count_unexplained(results, ours)
-        for run in range(MOST_RUNS):
-            if not left or (run >= _LEAST_RUNS and left > max(_FEW, (1.0 - _EXPLAINED) * total)):
+        total = sum(result.count_away(own) for result, own in zip(results, ours, strict=True))
+        left = self._count_unexplained(results, ours)
+        while left and self._runs < MOST_RUNS:  # of all results on these inputs together: what was shown holds for each
+            if self._runs >= _LEAST_RUNS and left > max(_FEW, (1.0 - _EXPLAINED) * total):
                 break
-            self._move(_WIDER if run >= _LEAST_RUNS else 1.0)
+            self._move(_WIDER if self._runs >= _LEAST_RUNS else 1.0)
             left = self._count_unexplained(results, ours)
         return [result.find_nearest(own) for result, own in zip(results, ours, strict=True)]
 
@@ -100,35 +109,67 @@ class Undecided:
         """What the task gives in another run, with the oracle's values in place of jumps."""
         if not self._loaded.decides or self._are_calm(outputs):
             return list(outputs)
-        return [result.drop_jumps(output) for result, output in zip(self._prepare(), outputs, strict=True)]
+        return [result.drop_jumps(output) for result, output in zip(self._prepare(outputs), outputs, strict=True)]
 
     def _are_calm(self, outputs: Sequence[torch.Tensor]) -> bool:
         """Whether results are so near the oracle that none holds a jump worth a look."""
         return all(map(_is_calm, outputs, self._oracle, self._types))
 
-    def _prepare(self) -> list[_Floating | _Whole]:
-        """The results with what is known of them: at first how smoothly they change, and what the reference itself gives."""
-        if self._results:
-            return self._results
-        loaded, tensors, precision = self._loaded, self._tensors, self._precision
-        own = loaded.reference_outputs(tensors, precision)
-        self._results = [
-            _Floating(right, torch.finfo(kind).eps) if kind.is_floating_point else _Whole(right, kind)
-            for right, kind in zip(self._oracle, self._types, strict=True)
-        ]
-        if any(kind.is_floating_point for kind in self._types):
-            seeds = [draw_seed() for _ in range(_LINEAR_RUNS)]
-            least, *small = (
-                move_oracle_arithmetic(loaded, tensors, precision, seed=seed, share=share, coarse=True)
-                for seed, share in [(seeds[0], _SMALLEST), *((seed, _SMALL) for seed in seeds)]
-            )
-            for number, result in enumerate(self._results):
-                result.note_small(least[number], [moved[number] for moved in small])
-        for result, output in zip(self._results, own, strict=True):  # a copy of the reference must never be refused
-            result.note(output)
+    def _prepare(self, outputs: Sequence[torch.Tensor]) -> list[_Result]:
+        """The results with what is known of them; how smoothly floating ones change is learnt when one of these outputs asks for it."""
+        first = not self._results
+        if first:
+            self._results = self._describe_results()
+        pairs = zip(outputs, self._oracle, self._types, strict=True)
+        rough = any(kind.is_floating_point and not _is_calm(output, right, kind) for output, right, kind in pairs)
+        if rough and not self._knows_smooth:
+            self._learn_smooth_changes()
+        if first or (rough and not self._knows_smooth):  # a copy of the reference must never be refused
+            self._note(*self._watch(lambda: self._loaded.reference_outputs(self._tensors, self._precision)))
+        self._knows_smooth |= rough
+        for _ in range(_PLACE_RUNS if first and self._has_places else 0):
+            self._move(1.0)
         return self._results
 
-    def _count_unexplained(self, results: Sequence[_Floating | _Whole], ours: Sequence[torch.Tensor]) -> int:
+    def _learn_smooth_changes(self) -> None:
+        seeds = [draw_seed() for _ in range(_LINEAR_RUNS)]
+        least, *small = (
+            move_oracle_arithmetic(self._loaded, self._tensors, self._precision, seed=seed, share=share, coarse=True)
+            for seed, share in [(seeds[0], _SMALLEST), *((seed, _SMALL) for seed in seeds)]
+        )
+        for number, result in enumerate(self._results):
+            result.note_small(least[number], [moved[number] for moved in small])
+
+    @property
+    def _has_places(self) -> bool:
+        return any(isinstance(result, PlacesOfValues) for result in self._results)
+
+    def _describe_results(self) -> list[_Result]:
+        """What is known of each result at first: places of values are such where an order of the oracle's forward gave just these."""
+        orders: list[Order] = []
+        if any(kind in _OF_PLACES for kind in self._types):
+            _, orders = watch_orders(lambda: self._loaded.oracle(self._tensors))
+        results: list[_Result] = []
+        for right, kind in zip(self._oracle, self._types, strict=True):
+            number = find_order(right, orders) if kind in _OF_PLACES else None
+            if number is not None:
+                results.append(PlacesOfValues(right, number, orders[number]))
+            else:
+                results.append(_Floating(right, torch.finfo(kind).eps) if kind.is_floating_point else _Whole(right, kind))
+        return results
+
+    def _watch(self, run: Callable[[], list[torch.Tensor]]) -> tuple[list[torch.Tensor], list[Order]]:
+        """What a run gives, and its orders where some result has places."""
+        return watch_orders(run) if self._has_places else (run(), [])
+
+    def _note(self, outputs: Sequence[torch.Tensor], orders: Sequence[Order]) -> None:
+        for result, output in zip(self._results, outputs, strict=True):
+            if isinstance(result, PlacesOfValues):
+                result.note_orders(orders)
+            else:
+                result.note(output)
+
+    def _count_unexplained(self, results: Sequence[_Result], ours: Sequence[torch.Tensor]) -> int:
         return sum(result.count_unexplained(own) for result, own in zip(results, ours, strict=True))
 
     def _move(self, share: float) -> None:
@@ -136,9 +177,8 @@ class Undecided:
         move = move_reference_arithmetic if self._runs % 2 else move_oracle_arithmetic
         alike = self._runs % _KINDS_OF_RUNS < _KINDS_OF_RUNS // 2
         self._runs += 1
-        moved = move(self._loaded, self._tensors, self._precision, seed=draw_seed(), share=share, alike=alike)
-        for result, output in zip(self._results, moved, strict=True):
-            result.note(output)
+        seed = draw_seed()
+        self._note(*self._watch(lambda: move(self._loaded, self._tensors, self._precision, seed=seed, share=share, alike=alike)))
 
 
 def _is_calm(output: torch.Tensor, right: torch.Tensor, kind: torch.dtype) -> bool:
@@ -170,28 +210,27 @@ class _Floating:
         self._judged = epsilon > _FINEST_EPSILON and oracle.numel() > 0
         self._epsilon = epsilon
         self._room: torch.Tensor | None = None
-        """What smooth changes and rounding may make of each value."""
+        """What smooth changes and rounding may make of each value; None until that is known, and no jump either."""
         self._second = self._low = self._high = oracle
         """Another value than the oracle's, where one was shown; the least and the greatest of all."""
         self._many: torch.Tensor | None = None
         """Where three or more were shown."""
-        if self._judged:
-            finite = torch.where(torch.isfinite(oracle), oracle, 0.0).abs()
-            self._largest = float(finite.max())
-            self._room = finite.mul_(epsilon).add_(_LEAST * epsilon * self._largest)
 
     def note_small(self, least: torch.Tensor, moves: Sequence[torch.Tensor]) -> None:
         """Learn how smoothly the values change, from moves that are `_SMALL` of the others.
 
         The first of them shrunk to `_SMALLEST` gave the values `least`.
         """
-        if self._room is None:
+        if not self._judged:
             return
+        room = torch.where(torch.isfinite(self._right), self._right, 0.0).abs()
+        largest = float(room.max())
+        room = room.mul_(self._epsilon).add_(_LEAST * self._epsilon * largest)
         changes = [(moved.to(self._right) - self._right).abs() for moved in moves]
         shrunk = (least.to(self._right) - self._right).abs()
-        tied = (shrunk > _TIED * changes[0]) & (shrunk > _NOTHING * self._largest)
+        tied = (shrunk > _TIED * changes[0]) & (shrunk > _NOTHING * largest)
         linear = functools.reduce(torch.maximum, changes).nan_to_num_(0.0, 0.0)
-        self._room += torch.where(tied, 0.0, linear * (_SMOOTH / _SMALL))
+        self._room = room.add_(torch.where(tied, 0.0, linear * (_SMOOTH / _SMALL)))
         self._admit(least.to(self._right), tied)
 
     def note(self, moved: torch.Tensor) -> None:
@@ -206,6 +245,10 @@ class _Floating:
             return moved
         values = moved.to(self._right)
         return torch.where(self._find_away(values, self._right), self._right, values)
+
+    def count_away(self, ours: torch.Tensor) -> int:
+        """Elements of a result that lie away from the oracle's."""
+        return 0 if self._room is None else int(self._find_away(ours.to(self._right), self._right).sum())
 
     def count_unexplained(self, ours: torch.Tensor) -> int:
         """Elements of a result that lie away from all that was shown."""
@@ -277,6 +320,10 @@ class _Whole:
         """The oracle's numbers: each is settled by itself."""
         return self._right.bool() if self._boolean else self._right
 
+    def count_away(self, ours: torch.Tensor) -> int:
+        """Numbers that are not the oracle's."""
+        return int((self._expose(ours) != self._right).sum())
+
     def count_unexplained(self, ours: torch.Tensor) -> int:
         """Numbers that were not shown."""
         return int((self._expose(ours) != self._choose(ours)).sum())
@@ -294,3 +341,6 @@ class _Whole:
     def _expose(self, ours: torch.Tensor) -> torch.Tensor:
         """A boolean as its byte: of what was never written none is right."""
         return ours.view(torch.uint8) if self._boolean else ours.to(self._right.dtype)
+
+
+_Result = _Floating | _Whole | PlacesOfValues
