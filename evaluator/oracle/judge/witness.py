@@ -19,9 +19,9 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected, snapshot
-from tritonsmith.evaluator.oracle.checks.wrong_again import explain_wrong
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.judge.forms import find_other_work, read_card_work
+from tritonsmith.evaluator.oracle.timing.wrong_again import explain_wrong
 
 _LONGEST = 200
 """Characters of a reason."""

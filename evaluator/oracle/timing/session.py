@@ -17,7 +17,6 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import FORMS, Command
 from tritonsmith.evaluator.machine import clocks
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected, fresh_call, require_unchanged
-from tritonsmith.evaluator.oracle.checks.wrong_again import explain_wrong
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle
 from tritonsmith.evaluator.oracle.timing.blame import Draw
 from tritonsmith.evaluator.oracle.timing.calls import WARM_CALLS, CallTimer
@@ -42,6 +41,7 @@ from tritonsmith.evaluator.oracle.timing.paired import (
 )
 from tritonsmith.evaluator.oracle.timing.placement import Placement
 from tritonsmith.evaluator.oracle.timing.screen import Screen, measure_distances
+from tritonsmith.evaluator.oracle.timing.wrong_again import explain_wrong
 from tritonsmith.evaluator.schema import Measurement
 
 _MAX_PAIRS = {"quick": 80, "strict": 120}
