@@ -130,12 +130,14 @@ class Judge:
     Args:
         target: as for `open_evaluator`.
         workers: cases judged at the same time without a card, at most as many as the evaluator has oracles; one on a card.
+        baselines: on a card, those that candidates are timed against in any profile; without names, the profile's own.
     """
 
-    def __init__(self, target: str, workers: int) -> None:
-        self._target = target
+    def __init__(self, target: str, workers: int, baselines: tuple[str, ...] = ()) -> None:
+        self._target, self._baselines = target, baselines
         self._lock = threading.Lock()
         self._evaluator = open_evaluator(target, call_seconds=CALL_SECONDS)
+        self._evaluator.baselines = baselines
         self.card = self._evaluator.hardware.present
         self.hardware = self._evaluator.hardware.name
         self._call_seconds = CARD_CALL_SECONDS if self.card else CALL_SECONDS
@@ -166,6 +168,7 @@ class Judge:
                 thread.join(5)  # it starts its oracle once more by itself
                 evaluator.close()
             self._evaluator = open_evaluator(self._target, call_seconds=self._call_seconds)
+            self._evaluator.baselines = self._baselines
 
     def close(self) -> None:
         """End the evaluator."""

@@ -28,6 +28,8 @@ from tritonsmith.evaluator.tasks import choose_load_size, load_task
 
 _LIMIT = 600.0
 """Seconds for one verdict."""
+_BASELINES = ("eager",)
+"""The study is about correctness: no compiler has to be waited for."""
 _SHOWN = 400
 """Characters of a message in the list at the end."""
 VERDICTS = ("strict", "quick", "none")
@@ -158,7 +160,7 @@ def run(options: argparse.Namespace, words: Sequence[str] | None) -> list[Roundi
     tasks = options.tasks[part - 1 :: parts]
     cases = [case for case in list_cases(tasks) if options.only in case.name]
     rows: list[RoundingRow] = []
-    judge = Judge(options.target, 1)
+    judge = Judge(options.target, 1, _BASELINES)
     out: TextIO | None = None
     try:
         size = choose_load_size(options.size, judge.card).replace("fit", "small")
