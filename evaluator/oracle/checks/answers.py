@@ -101,7 +101,7 @@ class Answers:
         meter = ErrorMeter(self._loaded.output_shapes(torch.float64))
         for first, tensors in self._cut():
             oracle = self._compute(tensors)
-            moved = move_oracle_arithmetic(self._loaded, tensors, PrecisionClass.IEEE, seed=draw_seed(), share=_STEP_SHARE)
+            moved = move_oracle_arithmetic(self._loaded, tensors, PrecisionClass.IEEE, seed=draw_seed(), share=_STEP_SHARE, long_sums=False)
             self._add_moved(meter, tensors, moved, oracle, first)
         return meter.finish()
 

@@ -267,7 +267,7 @@ def _move(tensor: torch.Tensor, step: float) -> torch.Tensor:
 
 
 def scale_by_chance(tensor: torch.Tensor, step: float, generator: torch.Generator, *, alike: bool = False) -> torch.Tensor:
-    """The tensor itself, each value made larger or smaller by `step` as a share of it, or left; 16-bit ones are rounded to the nearest.
+    """The tensor itself, each value made larger or smaller by `step` as a share of it; 16-bit ones are rounded to the nearest.
 
     `alike`: the same is done to all of them.
     """
@@ -276,8 +276,8 @@ def scale_by_chance(tensor: torch.Tensor, step: float, generator: torch.Generato
     for values in pieces:
         shape = () if alike else values.shape
         wide = torch.promote_types(values.dtype, torch.float32).to_real()
-        signs = torch.randint(-1, 2, tuple(shape), generator=generator, device=values.device, dtype=torch.int8)
-        factors = signs.to(wide).mul_(step).add_(1.0)
+        up = torch.randint(2, tuple(shape), generator=generator, device=values.device, dtype=torch.int8)
+        factors = up.to(wide).mul_(2.0 * step).add_(1.0 - step)
         if values.dtype in (torch.float16, torch.bfloat16):
             values.copy_(values * factors if alike else factors.mul_(values))
         else:

@@ -10,6 +10,7 @@ Equal values have no order that `topk` and an unstable `sort` promise. So these 
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -53,6 +54,10 @@ _FINEST = 2.0**-50
 """The same of float64's."""
 _ONE_UNIT = 0.6
 """Of a 16-bit type's machine epsilon: a value is moved to its neighbour, whatever its mantissa is."""
+_TERMS = 64
+"""Sums of more terms err by more than a few units of the last place."""
+_HALF_SUMS = 4.0
+"""What the operands of short sums of 16-bit products are moved by, in those of float32."""
 _TIE = 2.0**-40
 """By this share of a value the order of equal ones is drawn; far below what tells two values of float32 apart."""
 _STATISTICS = "running_"
@@ -62,6 +67,8 @@ _LARGEST_SEED = 2**62
 
 Steps = Callable[[torch.dtype], float]
 """How far values of a type are moved, as a share of each."""
+SumSteps = Callable[[torch.dtype, int], float]
+"""The same of operands, for sums of so many terms."""
 
 
 class Moved(Protocol):
@@ -91,7 +98,7 @@ class Mover(TorchDispatchMode):
         alike: whether all elements of a result are moved alike, so that a chain of operators moves each as far as it can.
     """
 
-    def __init__(self, seed: int, result: Steps, operand: Steps, model: nn.Module, *, alike: bool = False) -> None:
+    def __init__(self, seed: int, result: Steps, operand: SumSteps, model: nn.Module, *, alike: bool = False) -> None:
         super().__init__()
         self._weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self._moved: dict[tuple[Any, ...], torch.Tensor] = {}
@@ -99,6 +106,8 @@ class Mover(TorchDispatchMode):
         self._alike = alike
         self._seed = seed
         self._result, self._operand = result, operand
+        self._terms = 1
+        """Of each sum in the operator that goes on."""
         self._generators: dict[torch.device, torch.Generator] = {}
 
     def __torch_dispatch__(self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None) -> Any:
@@ -112,6 +121,7 @@ class Mover(TorchDispatchMode):
         if name == "_to_copy":
             return self._round_by_chance(func(*args, **kwargs), args[0])
         if torch.Tag.pointwise not in func.tags and not func._schema.is_mutable:
+            self._terms = _count_terms(name, args)
             args, kwargs = self._move_operands(func, args, kwargs)
         return tree_map(self._move_result, func(*args, **kwargs))
 
@@ -130,7 +140,7 @@ class Mover(TorchDispatchMode):
         return value
 
     def _move_operand(self, value: Any) -> Any:
-        if not _rounds(value) or not (step := self._operand(value.dtype)):
+        if not _rounds(value) or not (step := self._operand(value.dtype, self._terms)):
             return value
         place = value.data_ptr(), value.shape, value.stride()
         if place in self._moved:
@@ -183,16 +193,19 @@ def draw_seed() -> int:
 
 def move_oracle_arithmetic(
     loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0, alike: bool = False,
-    coarse: bool = False,
+    coarse: bool = False, long_sums: bool = True,
 ) -> list[torch.Tensor]:  # fmt: skip
     """The oracle with its arithmetic moved by `share` of a few units of the last place.
 
-    In a task of 16 bits these are units of float32, in which kernels compute there, or with `coarse` of the 16-bit type.
+    In a task of 16 bits these are units of float32, in which kernels compute there, or with `coarse` of the 16-bit type. With `long_sums`
+    operands of sums of many terms are moved by more.
     """
     arithmetic = loaded.arithmetic
     fine = arithmetic.half and precision is PrecisionClass.HALF and not coarse
     step = share * (_FINE if fine else arithmetic.find_step(precision))
-    with Mover(seed, lambda dtype: step, lambda dtype: step, loaded.model64, alike=alike):
+    grow = _grow_with_terms if not arithmetic.half else _keep if coarse else _grow_with_half_terms
+    grow = grow if long_sums else _keep
+    with Mover(seed, lambda dtype: step, lambda dtype, terms: step * grow(terms), loaded.model64, alike=alike):
         return loaded.oracle(tensors)
 
 
@@ -206,7 +219,32 @@ def move_reference_arithmetic(
     fine = share * (_FINE if precision is PrecisionClass.HALF else loaded.arithmetic.find_step(precision))
     wide = {torch.float64: share * _FINEST, torch.complex128: share * _FINEST}
     narrow = {kind: _ONE_UNIT * torch.finfo(kind).eps for kind in _NARROW}
-    operand: Steps = lambda kind: 0.0 if kind in _NARROW else wide.get(kind, fine)  # noqa: E731
-    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), operand, loaded.model, alike=alike):
+
+    def move_operand(kind: torch.dtype, terms: int) -> float:
+        return 0.0 if kind in _NARROW else wide.get(kind, fine) * _grow_with_terms(terms)
+
+    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), move_operand, loaded.model, alike=alike):
         return loaded.reference_outputs(tensors, precision)
+
+
+def _keep(terms: int) -> float:
+    return 1.0
+
+
+def _grow_with_terms(terms: int) -> float:
+    """A chain of sums in float32 errs with the root of its length; up to 64 terms the operands' own moves are enough."""
+    return max(1.0, math.sqrt(terms / _TERMS))
+
+
+def _grow_with_half_terms(terms: int) -> float:
+    """Tensor cores cut sums of 16-bit products towards zero, so that errors add up with the number of terms."""
+    return max(_HALF_SUMS, terms / _TERMS)
+
+
+def _count_terms(name: str, args: tuple[Any, ...]) -> int:
+    """Terms of each sum of an operator: of a convolution the weights of a filter, else the last axis of its first operand of two axes."""
+    operands = [value for value in args if isinstance(value, torch.Tensor) and value.ndim > 1]
+    if "convolution" in name and len(operands) > 1:
+        return operands[1].numel() // max(operands[1].shape[0], 1)
+    return operands[0].shape[-1] if operands else max((value.numel() for value in args if isinstance(value, torch.Tensor)), default=1)
 

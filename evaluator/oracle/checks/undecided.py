@@ -33,7 +33,9 @@ _LEAST_RUNS = 8
 _EXPLAINED = 0.5
 """... less than this share of the differences explained means that they are errors, ..."""
 _FEW = 16
-"""... unless so few are left: by bad luck a few ties fall the same way in eight runs, where only half of the runs show them."""
+"""... unless so few are left: by bad luck a few ties fall the same way in eight runs, where only half of the runs show them, ..."""
+_FEW_SHARE = 2.0**-10
+"""... or this share of all elements: one tie may move all codes of a group, or a lane from there on."""
 _WIDER = 2.0
 """From then on values are moved by so many times as much."""
 _SMALL = 2.0**-10
@@ -48,7 +50,7 @@ _TIED = 2.0**-5
 """A change that shrinks by less than this, where moves shrink by 2^10, is a jump."""
 _NOTHING = 2.0**-45
 """A change by less than this share of the largest result is float64's own rounding."""
-_SMOOTH = 8.0
+_SMOOTH = 3.0
 """A change by up to so many times what small moves foretell is smooth."""
 _LEAST = 0.25
 """A change by less than this share of the type's rounding of the largest result is no jump."""
@@ -88,6 +90,7 @@ class Undecided:
         self._results: list[_Result] = []
         self._knows_smooth = False
         """Whether it is known how smoothly floating results change."""
+        self._few = max(_FEW, _FEW_SHARE * sum(right.numel() for right in oracle))
         self._runs = 0
 
     def settle(self, got: Sequence[torch.Tensor]) -> list[torch.Tensor]:
@@ -99,7 +102,7 @@ class Undecided:
         total = sum(result.count_away(own) for result, own in zip(results, ours, strict=True))
         left = self._count_unexplained(results, ours)
         while left and self._runs < MOST_RUNS:  # of all results on these inputs together: what was shown holds for each
-            if self._runs >= _LEAST_RUNS and left > max(_FEW, (1.0 - _EXPLAINED) * total):
+            if self._runs >= _LEAST_RUNS and left > max(self._few, (1.0 - _EXPLAINED) * total):
                 break
             self._move(_WIDER if self._runs >= _LEAST_RUNS else 1.0)
             left = self._count_unexplained(results, ours)
