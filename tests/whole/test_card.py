@@ -14,7 +14,7 @@ from tritonsmith.benchmarks.kernelbench.texts import copy_reference
 from tritonsmith.evaluator.channel.doorbell import BASELINES, QUICK_BASELINES
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.oracle.handles import sanitizer
-from tritonsmith.evaluator.schema import Label, Status, Task, TimingKind
+from tritonsmith.evaluator.schema import Label, Status, Task, TimingKind, Verdict
 from tritonsmith.evaluator.tasks import load_task
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
@@ -95,12 +95,21 @@ class ModelNew(nn.Module):
 """
 
 
+def expect_sanitizer(verdict: Verdict) -> str:
+    """What the audit says on this host, by the sandbox that the verdict itself had."""
+    if sanitizer.find_tool() is None:
+        return "not done: compute-sanitizer is not installed"
+    if verdict.environment["sandbox"]["layers"].get("uid") == "applied":
+        return "no memory error found"
+    return "not done: compute-sanitizer needs candidates to run as a user of their own (root starts them so)"
+
+
 def test_an_audit_gives_a_kernel_the_index_buffers_of_a_caller(evaluator: LocalEvaluator, tmp_path: Path) -> None:
     """Before weights are copied into them they may hold anything."""
     (tmp_path / "pairs.py").write_text(PAIRS)
     verdict = evaluator.evaluate_now(load_task(tmp_path / "pairs.py"), PICK, "strict")
     assert verdict.status is Status.OK, verdict.message
-    assert verdict.environment["audit"]["compute-sanitizer"] == (sanitizer.say_why_not() or "no memory error found")
+    assert verdict.environment["audit"]["compute-sanitizer"] == expect_sanitizer(verdict)
 
 
 def test_an_honest_kernel_is_measured_against_every_baseline(evaluator: LocalEvaluator, chain: Task) -> None:
@@ -131,7 +140,7 @@ def test_strict_adds_trials_new_weights_and_the_audit(evaluator: LocalEvaluator,
     assert verdict.status is Status.OK, verdict.message
     assert verdict.correctness is not None and verdict.correctness.trials >= 6
     assert verdict.environment["audit"]["interpreter"] == "no race found"
-    assert verdict.environment["audit"]["compute-sanitizer"] == (sanitizer.say_why_not() or "no memory error found")
+    assert verdict.environment["audit"]["compute-sanitizer"] == expect_sanitizer(verdict)
     assert verdict.timing is not None and len(verdict.timing.sessions) == 3
     assert set(verdict.timing.baselines_ms) == set(BASELINES), verdict.timing.notes
     assert "the strongest of six baselines" in verdict.message
