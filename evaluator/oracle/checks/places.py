@@ -99,7 +99,7 @@ class PlacesOfValues:
         self._moved = torch.zeros_like(self._values)
         """The most that a value was moved."""
 
-    def note_small(self, least: torch.Tensor, moves: Sequence[torch.Tensor]) -> None:
+    def note_small(self, least: torch.Tensor, small: torch.Tensor) -> None:
         """Small moves say nothing about places."""
 
     def note_orders(self, orders: Sequence[Order]) -> None:

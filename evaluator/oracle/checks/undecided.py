@@ -14,7 +14,6 @@ is compared as ever, and at undecided ones with what the reference itself may gi
 
 from __future__ import annotations
 
-import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -38,19 +37,19 @@ _FEW_SHARE = 2.0**-10
 """... or this share of all elements: one tie may move all codes of a group, or a lane from there on."""
 _WIDER = 2.0
 """From then on values are moved by so many times as much."""
-_SMALL = 2.0**-10
-"""Moves that show how smoothly a result changes, as a share of the others."""
 _SMALLEST = 2.0**-20
-"""Moves that show a jump at a tie: it is as large as that of larger moves."""
+"""Moves that show how smoothly a result changes, as a share of the others; only ties jump there."""
+_SMALL = 2.0**-10
+"""Equal moves of this share tell a tie: its jump is as large as there."""
 _PLACE_RUNS = 8
 """How often values are moved before a place is compared by the value there."""
-_LINEAR_RUNS = 3
+_LINEAR_RUNS = 2
 """How often small moves are made."""
 _TIED = 2.0**-5
 """A change that shrinks by less than this, where moves shrink by 2^10, is a jump."""
 _NOTHING = 2.0**-45
 """A change by less than this share of the largest result is float64's own rounding."""
-_SMOOTH = 3.0
+_SMOOTH = 4.0
 """A change by up to so many times what small moves foretell is smooth."""
 _LEAST = 0.25
 """A change by less than this share of the type's rounding of the largest result is no jump."""
@@ -135,13 +134,13 @@ class Undecided:
         return self._results
 
     def _learn_smooth_changes(self) -> None:
-        seeds = [draw_seed() for _ in range(_LINEAR_RUNS)]
-        least, *small = (
-            move_oracle_arithmetic(self._loaded, self._tensors, self._precision, seed=seed, share=share, coarse=True)
-            for seed, share in [(seeds[0], _SMALLEST), *((seed, _SMALL) for seed in seeds)]
-        )
-        for number, result in enumerate(self._results):
-            result.note_small(least[number], [moved[number] for moved in small])
+        for seed in (draw_seed() for _ in range(_LINEAR_RUNS)):
+            least, small = (
+                move_oracle_arithmetic(self._loaded, self._tensors, self._precision, seed=seed, share=share, coarse=True)
+                for share in (_SMALLEST, _SMALL)
+            )
+            for result, one, other in zip(self._results, least, small, strict=True):
+                result.note_small(one, other)
 
     @property
     def _has_places(self) -> bool:
@@ -219,21 +218,20 @@ class _Floating:
         self._many: torch.Tensor | None = None
         """Where three or more were shown."""
 
-    def note_small(self, least: torch.Tensor, moves: Sequence[torch.Tensor]) -> None:
-        """Learn how smoothly the values change, from moves that are `_SMALL` of the others.
+    def note_small(self, least: torch.Tensor, small: torch.Tensor) -> None:
+        """Learn how smoothly the values change, from equal moves of two sizes: `_SMALLEST` and `_SMALL` of the others.
 
-        The first of them shrunk to `_SMALLEST` gave the values `least`.
+        A smooth change shrinks with the moves. One that does not stands at a tie. A jump that only the larger moves make says nothing.
         """
         if not self._judged:
             return
-        room = torch.where(torch.isfinite(self._right), self._right, 0.0).abs()
-        largest = float(room.max())
-        room = room.mul_(self._epsilon).add_(_LEAST * self._epsilon * largest)
-        changes = [(moved.to(self._right) - self._right).abs() for moved in moves]
-        shrunk = (least.to(self._right) - self._right).abs()
-        tied = (shrunk > _TIED * changes[0]) & (shrunk > _NOTHING * largest)
-        linear = functools.reduce(torch.maximum, changes).nan_to_num_(0.0, 0.0)
-        self._room = room.add_(torch.where(tied, 0.0, linear * (_SMOOTH / _SMALL)))
+        finite = torch.where(torch.isfinite(self._right), self._right, 0.0).abs()
+        largest = float(finite.max())
+        change, larger = ((moved.to(self._right) - self._right).abs().nan_to_num_(0.0, 0.0) for moved in (least, small))
+        tied = (change > _TIED * larger) & (change > _NOTHING * largest)
+        room = torch.where(tied, 0.0, change * (_SMOOTH / _SMALLEST))
+        room.add_(finite.mul_(self._epsilon)).add_(_LEAST * self._epsilon * largest)
+        self._room = room if self._room is None else torch.maximum(room, self._room)
         self._admit(least.to(self._right), tied)
 
     def note(self, moved: torch.Tensor) -> None:
@@ -306,9 +304,9 @@ class _Whole:
         self._second = self._low = self._high = self._right
         self._many = torch.zeros_like(self._right, dtype=torch.bool)
 
-    def note_small(self, least: torch.Tensor, moves: Sequence[torch.Tensor]) -> None:
+    def note_small(self, least: torch.Tensor, small: torch.Tensor) -> None:
         """Small moves flip ties as others do."""
-        for moved in (least, *moves):
+        for moved in (least, small):
             self.note(moved)
 
     def note(self, moved: torch.Tensor) -> None:
