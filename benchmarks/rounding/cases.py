@@ -89,7 +89,7 @@ _MISTAKES: dict[str, dict[str, Edit]] = {
     "spiking_layer": {
         "scale": ("0.9 * v + (given", "0.9009 * v + (given"),
         "tie": ("spike = v > 1.0", "spike = (v > 1.0) & ((v < 1.05) | (t < steps - 1) | (i > 63))"),
-        "lane": ("v - 1.0, v)", "v - tl.where((i == 5) & (t > 50), 0.9, 1.0), v)"),
+        "lane": ("0.9 * v + (given", "tl.where((i == 5) & (t > 50), 0.8, 0.9) * v + (given"),
         "one": ("tl.store(last + i, v,", "tl.store(last + i, tl.where(i == 77, v + 0.01, v),"),
     },
     "suppression": {
