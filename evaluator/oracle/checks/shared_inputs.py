@@ -16,6 +16,8 @@ from tritonsmith.evaluator.oracle.checks.inputs import KINDS
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import Expected, compute_expected
 
+_COPIES = 5
+"""Of each answer where rounding may decide some: beside it what a smooth change may be, and three values that were shown."""
 _MOST_USES = 16
 """Verdicts that one set serves."""
 
@@ -46,8 +48,8 @@ class InputSet:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of the inputs and of the answers in float64."""
-        outputs = self._loaded.output_shapes(torch.float64)
+        """Bytes of the inputs and of the answers in float64, with what is known of undecided elements."""
+        outputs = self._loaded.output_shapes(torch.float64) * (_COPIES if self._loaded.decides else 1)
         return sum(tensor.numel() * tensor.element_size() for tensor in (*self.tensors, *outputs))
 
 
