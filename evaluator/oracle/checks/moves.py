@@ -96,14 +96,18 @@ class Mover(TorchDispatchMode):
         operand: how far operands of sums are moved.
         model: the module that runs. Its weights are moved once, however often a loop reads them.
         alike: whether all elements of a result are moved alike, so that a chain of operators moves each as far as it can.
+        mirrored: whether each move goes the other way than the seed says. A tie falls one way in a run and the other way in its mirror.
     """
 
-    def __init__(self, seed: int, result: Steps, operand: SumSteps, model: nn.Module, *, alike: bool = False) -> None:
+    def __init__(
+        self, seed: int, result: Steps, operand: SumSteps, model: nn.Module, *, alike: bool = False, mirrored: bool = False
+    ) -> None:
         super().__init__()
         self._weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self._moved: dict[tuple[Any, ...], torch.Tensor] = {}
         """Weights as they were moved, by place, shape and strides."""
         self._alike = alike
+        self._sign = -1.0 if mirrored else 1.0
         self._seed = seed
         self._result, self._operand = result, operand
         self._terms = 1
@@ -136,7 +140,7 @@ class Mover(TorchDispatchMode):
 
     def _move_result(self, value: Any) -> Any:
         if _rounds(value) and (step := self._result(value.dtype)):
-            scale_by_chance(value, step, self._find_generator(value.device), alike=self._alike)
+            scale_by_chance(value, self._sign * step, self._find_generator(value.device), alike=self._alike)
         return value
 
     def _move_operand(self, value: Any) -> Any:
@@ -145,7 +149,8 @@ class Mover(TorchDispatchMode):
         place = value.data_ptr(), value.shape, value.stride()
         if place in self._moved:
             return self._moved[place]
-        moved = scale_by_chance(value.clone(memory_format=torch.preserve_format), step, self._find_generator(value.device))
+        moved = value.clone(memory_format=torch.preserve_format)
+        scale_by_chance(moved, self._sign * step, self._find_generator(value.device))
         if value.untyped_storage().data_ptr() in self._weights:
             self._moved[place] = moved
         return moved
@@ -162,9 +167,9 @@ class Mover(TorchDispatchMode):
         generator = self._find_generator(values.device)
         ordered = values.double()
         if values.is_floating_point():
-            ordered = scale_by_chance(ordered.clone(), _TIE, generator)
+            ordered = scale_by_chance(ordered.clone(), self._sign * _TIE, generator)
         else:
-            ordered = ordered + torch.rand(values.shape, generator=generator, device=values.device, dtype=torch.float64) / 4
+            ordered = ordered + torch.rand(values.shape, generator=generator, device=values.device, dtype=torch.float64) * self._sign / 4
         _, places = func(ordered, *args[1:], **kwargs)
         names = [argument.name for argument in func._schema.arguments]
         given = {**dict(zip(names, args, strict=False)), **kwargs}
@@ -193,7 +198,7 @@ def draw_seed() -> int:
 
 def move_oracle_arithmetic(
     loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0, alike: bool = False,
-    coarse: bool = False, long_sums: bool = True,
+    mirrored: bool = False, coarse: bool = False, long_sums: bool = True,
 ) -> list[torch.Tensor]:  # fmt: skip
     """The oracle with its arithmetic moved by `share` of a few units of the last place.
 
@@ -205,13 +210,15 @@ def move_oracle_arithmetic(
     step = share * (_FINE if fine else arithmetic.find_step(precision))
     grow = _grow_with_terms if not arithmetic.half else _keep if coarse else _grow_with_half_terms
     grow = grow if long_sums else _keep
-    with Mover(seed, lambda dtype: step, lambda dtype, terms: step * grow(terms), loaded.model64, alike=alike):
+    operand: SumSteps = lambda dtype, terms: step * grow(terms)  # noqa: E731
+    with Mover(seed, lambda dtype: step, operand, loaded.model64, alike=alike, mirrored=mirrored):
         return loaded.oracle(tensors)
 
 
 def move_reference_arithmetic(
-    loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0, alike: bool = False
-) -> list[torch.Tensor]:
+    loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0, alike: bool = False,
+    mirrored: bool = False,
+) -> list[torch.Tensor]:  # fmt: skip
     """The reference in its own types: results of 16 bits moved by a unit of their last place, others by `share` of four of theirs.
 
     Operands of 16 bits are exact, since kernels add them up in float32.
@@ -223,7 +230,7 @@ def move_reference_arithmetic(
     def move_operand(kind: torch.dtype, terms: int) -> float:
         return 0.0 if kind in _NARROW else wide.get(kind, fine) * _grow_with_terms(terms)
 
-    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), move_operand, loaded.model, alike=alike):
+    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), move_operand, loaded.model, alike=alike, mirrored=mirrored):
         return loaded.reference_outputs(tensors, precision)
 
 

@@ -14,6 +14,7 @@ is compared as ever, and at undecided ones with what the reference itself may gi
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Sequence
 from typing import Protocol
 
@@ -23,8 +24,8 @@ from tritonsmith.evaluator.oracle.checks.moves import Moved, draw_seed, move_ora
 from tritonsmith.evaluator.oracle.checks.places import Order, PlacesOfValues, find_order, watch_orders
 from tritonsmith.evaluator.schema import PrecisionClass, TensorSpec
 
-_KINDS_OF_RUNS = 4
-"""In float64 or in the reference's own types, and all elements of a result moved alike or each by itself."""
+_PAIRED_RUNS = 4
+"""In float64 and in the reference's own types, and the mirror of both: of each tie that moves reach, one of a pair shows the other side."""
 MOST_RUNS = 48
 """So many runs at most on one set of inputs; a place near a tie falls the other way in a fifth of them or more."""
 _LEAST_RUNS = 8
@@ -90,7 +91,7 @@ class Undecided:
         self._knows_smooth = False
         """Whether it is known how smoothly floating results change."""
         self._few = max(_FEW, _FEW_SHARE * sum(right.numel() for right in oracle))
-        self._runs = 0
+        self._runs = self._seed = 0
 
     def settle(self, got: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The oracle, at undecided places with what was shown there and is nearest to the given results."""
@@ -175,12 +176,15 @@ class Undecided:
         return sum(result.count_unexplained(own) for result, own in zip(results, ours, strict=True))
 
     def _move(self, share: float) -> None:
-        """One more run, in float64 and in the reference's own types in turn; two of four move all elements of a result alike."""
-        move = move_reference_arithmetic if self._runs % 2 else move_oracle_arithmetic
-        alike = self._runs % _KINDS_OF_RUNS < _KINDS_OF_RUNS // 2
+        """One more run, in float64 and in the reference's own types in turn, then both mirrored; four of eight move all elements alike."""
+        turn, place = divmod(self._runs, _PAIRED_RUNS)
         self._runs += 1
-        seed = draw_seed()
-        self._note(*self._watch(lambda: move(self._loaded, self._tensors, self._precision, seed=seed, share=share, alike=alike)))
+        if place == 0:
+            self._seed = draw_seed()
+        move = move_reference_arithmetic if place % 2 else move_oracle_arithmetic
+        seed, alike, mirrored = self._seed + place % 2, turn % 2 == 0, place >= _PAIRED_RUNS // 2
+        run = functools.partial(move, self._loaded, self._tensors, self._precision, seed=seed, share=share, alike=alike, mirrored=mirrored)
+        self._note(*self._watch(run))
 
 
 def _is_calm(output: torch.Tensor, right: torch.Tensor, kind: torch.dtype) -> bool:

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.oracle.checks import undecided
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import judge_outputs
 from tritonsmith.evaluator.tasks import load_task
@@ -140,6 +141,14 @@ def test_a_tie_that_only_the_types_show_is_found_by_any_luck(setting: Setting) -
     for seed in (52, 67, 82, 91):  # under which it falls the same way eight times
         torch.manual_seed(seed)
         assert setting.accepts(codes, scale)
+
+
+@pytest.mark.parametrize("setting", [write_task("x", "return torch.round(x / 2)", "torch.ones(64, 64)")], indirect=True)
+def test_of_thousands_of_ties_each_shows_both_sides_in_few_runs(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A run and its mirror move each value both ways, so none is left to luck: by chance alone 16 of these 4,096 fall one way in eight runs."""
+    monkeypatch.setattr(undecided, "MOST_RUNS", 8)
+    assert all(setting.accepts(torch.full((64, 64), value)) for value in (0.0, 1.0))
+    assert not setting.accepts(torch.full((64, 64), 2.0))
 
 
 @pytest.mark.parametrize("setting", [MASKED], indirect=True)
