@@ -11,6 +11,7 @@ Equal values have no order that `topk` and an unstable `sort` promise. So these 
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
@@ -96,18 +97,21 @@ class Mover(TorchDispatchMode):
         operand: how far operands of sums are moved.
         model: the module that runs. Its weights are moved once, however often a loop reads them.
         alike: whether all elements of a result are moved alike, so that a chain of operators moves each as far as it can.
+        halves: the chance that the 16-bit result of an operator is moved, drawn once for all its elements.
         mirrored: whether each move goes the other way than the seed says. A tie falls one way in a run and the other way in its mirror.
     """
 
     def __init__(
-        self, seed: int, result: Steps, operand: SumSteps, model: nn.Module, *, alike: bool = False, mirrored: bool = False
-    ) -> None:
+        self, seed: int, result: Steps, operand: SumSteps, model: nn.Module, *, alike: bool = False, halves: float = 1.0,
+        mirrored: bool = False,
+    ) -> None:  # fmt: skip
         super().__init__()
         self._weights = {weight.untyped_storage().data_ptr() for weight in model.parameters()}
         self._moved: dict[tuple[Any, ...], torch.Tensor] = {}
         """Weights as they were moved, by place, shape and strides."""
         self._alike = alike
         self._sign = -1.0 if mirrored else 1.0
+        self._halves, self._chance = halves, random.Random(seed)
         self._seed = seed
         self._result, self._operand = result, operand
         self._terms = 1
@@ -139,6 +143,8 @@ class Mover(TorchDispatchMode):
         return tuple(map(move, names, args)), {name: move(name, value) for name, value in kwargs.items()}
 
     def _move_result(self, value: Any) -> Any:
+        if _rounds(value) and value.dtype in _NARROW and self._chance.random() >= self._halves:
+            return value
         if _rounds(value) and (step := self._result(value.dtype)):
             scale_by_chance(value, self._sign * step, self._find_generator(value.device), alike=self._alike)
         return value
@@ -217,10 +223,11 @@ def move_oracle_arithmetic(
 
 def move_reference_arithmetic(
     loaded: Moved, tensors: list[torch.Tensor], precision: PrecisionClass, *, seed: int, share: float = 1.0, alike: bool = False,
-    mirrored: bool = False,
+    halves: float = 1.0, mirrored: bool = False,
 ) -> list[torch.Tensor]:  # fmt: skip
     """The reference in its own types: results of 16 bits moved by a unit of their last place, others by `share` of four of theirs.
 
+    `halves` is the chance of each operator that its 16-bit result is moved; else it stays as PyTorch rounds it.
     Operands of 16 bits are exact, since kernels add them up in float32.
     """
     fine = share * (_FINE if precision is PrecisionClass.HALF else loaded.arithmetic.find_step(precision))
@@ -230,7 +237,8 @@ def move_reference_arithmetic(
     def move_operand(kind: torch.dtype, terms: int) -> float:
         return 0.0 if kind in _NARROW else wide.get(kind, fine) * _grow_with_terms(terms)
 
-    with Mover(seed, lambda kind: (wide | narrow).get(kind, fine), move_operand, loaded.model, alike=alike, mirrored=mirrored):
+    steps = wide | narrow
+    with Mover(seed, lambda kind: steps.get(kind, fine), move_operand, loaded.model, alike=alike, halves=halves, mirrored=mirrored):
         return loaded.reference_outputs(tensors, precision)
 
 

@@ -20,15 +20,18 @@ from typing import Protocol
 
 import torch
 
+from tritonsmith.evaluator.oracle.checks.correctness import MAX_FACTOR
 from tritonsmith.evaluator.oracle.checks.moves import Moved, draw_seed, move_oracle_arithmetic, move_reference_arithmetic
 from tritonsmith.evaluator.oracle.checks.places import Order, PlacesOfValues, find_order, watch_orders
 from tritonsmith.evaluator.schema import PrecisionClass, TensorSpec
 
 _PAIRED_RUNS = 4
 """In float64 and in the reference's own types, and the mirror of both: of each tie that moves reach, one of a pair shows the other side."""
+_HALVES = (1.0, 0.0, 1.0, 0.5)
+"""By turn: the chance that the 16-bit result of an operator is moved; the last holds for all later turns."""
 MOST_RUNS = 48
 """So many runs at most on one set of inputs; a place near a tie falls the other way in a fifth of them or more."""
-_LEAST_RUNS = 8
+_LEAST_RUNS = 12
 """After so many, ..."""
 _EXPLAINED = 0.5
 """... less than this share of the differences explained means that they are errors, ..."""
@@ -54,10 +57,9 @@ _SMOOTH = 4.0
 """A change by up to so many times what small moves foretell is smooth."""
 _LEAST = 0.25
 """A change by less than this share of the type's rounding of the largest result is no jump."""
-_CALM = 64.0
-"""Where no value is further from the oracle's than so many units of its type's rounding of the largest result, nobody asks for jumps."""
-_MOST_CALM = 2.0**-6
-"""And no further than this share of the largest result; two roundings to bfloat16."""
+_CALM = MAX_FACTOR / 4
+"""Where no value is further from the oracle's than so many units of its type's rounding of the largest result, nobody asks for jumps. That
+is what the rule for errors admits at least, so no jump that it would refuse is below."""
 _OF_PLACES = (torch.int64, torch.int32)
 """Types of results that may be places of values."""
 _FINEST_EPSILON = 2.0**-40
@@ -176,13 +178,18 @@ class Undecided:
         return sum(result.count_unexplained(own) for result, own in zip(results, ours, strict=True))
 
     def _move(self, share: float) -> None:
-        """One more run, in float64 and in the reference's own types in turn, then both mirrored; four of eight move all elements alike."""
+        """One more run, in float64 and in the reference's own types in turn, then both mirrored.
+
+        In every other turn all elements of a result are moved alike. Results of 16 bits move, or stay as PyTorch rounds them, as in most
+        kernels: ties of what is computed from these in float32 show only then.
+        """
         turn, place = divmod(self._runs, _PAIRED_RUNS)
         self._runs += 1
         if place == 0:
             self._seed = draw_seed()
-        move = move_reference_arithmetic if place % 2 else move_oracle_arithmetic
-        seed, alike, mirrored = self._seed + place % 2, turn % 2 == 0, place >= _PAIRED_RUNS // 2
+        seed, alike, mirrored = self._seed + place % 2, turn > 0 and turn % 2 == 0, place >= _PAIRED_RUNS // 2
+        halves = _HALVES[min(turn, len(_HALVES) - 1)]
+        move = functools.partial(move_reference_arithmetic, halves=halves) if place % 2 else move_oracle_arithmetic
         run = functools.partial(move, self._loaded, self._tensors, self._precision, seed=seed, share=share, alike=alike, mirrored=mirrored)
         self._note(*self._watch(run))
 
@@ -199,8 +206,7 @@ def _is_calm(output: torch.Tensor, right: torch.Tensor, kind: torch.dtype) -> bo
     if not bool(((values == expected) | (known & torch.isfinite(values)) | (torch.isnan(values) & torch.isnan(expected))).all()):
         return False
     largest = torch.where(known, expected, 0.0).abs().max()
-    most = min(_CALM * torch.finfo(kind).eps, _MOST_CALM) * largest
-    return bool((torch.where(known, values - expected, 0.0).abs() <= most).all())
+    return bool((torch.where(known, values - expected, 0.0).abs() <= _CALM * torch.finfo(kind).eps * largest).all())
 
 
 class _Floating:

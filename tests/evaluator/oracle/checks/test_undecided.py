@@ -166,6 +166,15 @@ def test_values_at_a_threshold_may_be_kept_or_dropped(setting: Setting) -> None:
     assert not setting.accepts(kept)
 
 
+@pytest.mark.parametrize("setting", [MASKED.replace("32)", "32).half()").replace("512)", "512).half()")], indirect=True)
+def test_a_jump_far_below_the_largest_value_is_settled_too(setting: Setting) -> None:
+    """The products reach 28 and the threshold is 0.25; a kernel compares in float32, where PyTorch compares in float16."""
+    x, w = (tensor.float() for tensor in setting.tensors)
+    product = x @ w
+    assert setting.accepts(product.where(product > 0.25, 0.0).half())
+    assert not setting.accepts(product.where(product > 0.3, 0.0).half())
+
+
 @pytest.mark.parametrize("setting", [COMPARED], indirect=True)
 def test_inputs_that_are_compared_as_they_are_given_are_decided(setting: Setting) -> None:
     (x,) = setting.tensors
