@@ -145,7 +145,7 @@ def test_a_tie_that_only_the_types_show_is_found_by_any_luck(setting: Setting) -
 
 @pytest.mark.parametrize("setting", [write_task("x", "return torch.round(x / 2)", "torch.ones(64, 64)")], indirect=True)
 def test_of_thousands_of_ties_each_shows_both_sides_in_few_runs(setting: Setting, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A run and its mirror move each value both ways, so none is left to luck: by chance alone 16 of these 4,096 fall one way in eight runs."""
+    """A run and its mirror move each value both ways, so none is left to luck. By chance 16 of these fall one way in eight runs."""
     monkeypatch.setattr(undecided, "MOST_RUNS", 8)
     assert all(setting.accepts(torch.full((64, 64), value)) for value in (0.0, 1.0))
     assert not setting.accepts(torch.full((64, 64), 2.0))
