@@ -14,6 +14,8 @@ from pydantic import Field
 
 from tritonsmith.evaluator.plain import Record
 
+UNKEPT = "unkept"
+"""The name in a verdict's environment of why it counts for its own run alone."""
 ABSENT = "absent"
 """The state of a path where nothing lies."""
 FOLDER = "folder"

@@ -206,6 +206,15 @@ def _distributions() -> dict[str, list[str]]:
     return {name: [*packages] for name, packages in packages_distributions().items()}
 
 
+def _list_mapped() -> set[str]:
+    """Files that are mapped into this process's memory: what is written to them changes what was read."""
+    try:
+        lines = Path("/proc/self/maps").read_text(errors="replace").splitlines()
+    except OSError:
+        return set()
+    return {f"/{path}" for line in lines if (path := line.partition("/")[2])}
+
+
 def find_contradictions(world: World, told: TaskReads | None) -> Iterator[str]:
     """Files that are not as they were when the task was described."""
     now = {} if told is None else report_reads(world).files
@@ -217,5 +226,8 @@ def find_doubt(world: World, told: TaskReads | None) -> str:
     now = report_reads(world)
     if now.unknown:
         return now.unknown
+    for path in _list_mapped() & world.notes.states.keys():
+        if find_state(path) != world.notes.states[path]:
+            return f"{path} is mapped into memory, and has changed since"
     more = [name for name in now.files if told is not None and name not in told.files]
     return f"it read {Path(world.folder) / more[0]} only while it was judged" if more else ""
