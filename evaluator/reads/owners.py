@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import sys
 import sysconfig
@@ -16,6 +17,9 @@ _PACKAGES = ("site-packages", "dist-packages")
 _EVALUATOR = str(Path(__file__).resolve().parents[1])
 _OWN = str(Path(__file__).resolve().parent)
 """This folder, whose wrappers stand between a caller and what it calls."""
+
+
+_IMPORTLIB = os.path.dirname(importlib.__file__) + os.sep
 
 
 class Kind(Enum):
@@ -88,6 +92,13 @@ def package_of(path: str) -> str:
     parts = Path(path).parts
     places = [place for place, part in enumerate(parts[:-1]) if part in _PACKAGES]
     return parts[places[-1] + 1].split(".")[0] if places else ""
+
+
+def find_importer(frame: FrameType | None) -> Kind:
+    """Whose import statement, or call of `importlib.import_module`, is under way."""
+    while frame is not None and frame.f_code.co_filename.startswith(("<frozen importlib", _IMPORTLIB)):
+        frame = frame.f_back
+    return Kind.LIBRARY if frame is None else kind_of(frame.f_code.co_filename)
 
 
 def find_owner(frame: FrameType | None) -> Owner:

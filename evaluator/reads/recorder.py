@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import stat
 import sys
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from importlib.util import cache_from_source, source_from_cache
 from pathlib import Path
 from typing import Any
@@ -100,6 +101,15 @@ class Recorder:
         watched = type("_Environ", (type(os.environ),), {"__getitem__": _wrap_item(type(os.environ).__getitem__, self._ask)})
         os.environ.__class__ = watched
 
+    @contextlib.contextmanager
+    def pause(self) -> Iterator[None]:
+        """Hear nothing of what this thread does meanwhile."""
+        before, self._busy.now = getattr(self._busy, "now", False), True
+        try:
+            yield
+        finally:
+            self._busy.now = before
+
     def _make_hook(self) -> Callable[[str, tuple[Any, ...]], None]:
         """The hook. Python calls it for every event, `id()` among them, so the first test is all that most of them cost."""
         events = _EVENTS
@@ -107,13 +117,12 @@ class Recorder:
         def hear(event: str, arguments: tuple[Any, ...]) -> None:
             if event not in events or self.notes is None or getattr(self._busy, "now", False):
                 return
-            self._busy.now = True
-            try:
-                self._take(self.notes, event, arguments, sys._getframe(1))
-            except Exception as error:  # noqa: BLE001 - an error of ours must not become one of the task; it only keeps nothing
-                self.notes.doubt(f"what it reads cannot be followed ({type(error).__name__}: {error})")
-            finally:
-                self._busy.now = False
+            notes, frame = self.notes, sys._getframe(1)
+            with self.pause():
+                try:
+                    self._take(notes, event, arguments, frame)
+                except Exception as error:  # noqa: BLE001 - an error of ours must not become one of the task; it only keeps nothing
+                    notes.doubt(f"what it reads cannot be followed ({type(error).__name__}: {error})")
 
         return hear
 
@@ -170,16 +179,13 @@ class Recorder:
         """A question whether something lies at a path."""
         if self.notes is None or getattr(self._busy, "now", False) or not isinstance(path, str | bytes | os.PathLike):
             return
-        self._busy.now = True
-        try:
+        with self.pause():
             whole = os.path.abspath(os.fsdecode(path))
             if kind_of(whole) is not Kind.LOCAL or self._is_private(whole) or whole.startswith(_DEVICES):
                 return
             owner = find_owner(frame)
             if owner.local and not owner.importing and not owner.through_package:
                 self.notes.note_path(whole)
-        finally:
-            self._busy.now = False
 
     def _ask(self, name: Any, value: str | None, frame: Any) -> None:
         """A question about an environment variable."""

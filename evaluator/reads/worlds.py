@@ -16,7 +16,7 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from tritonsmith.evaluator.reads.natives import announce_native_reads
-from tritonsmith.evaluator.reads.owners import Kind, add_task_file, find_owner, kind_of
+from tritonsmith.evaluator.reads.owners import Kind, add_task_file, find_importer, find_owner, kind_of
 from tritonsmith.evaluator.reads.record import ABSENT, TaskReads, digest_bytes, find_state, find_version
 from tritonsmith.evaluator.reads.recorder import RECORDER, Notes
 
@@ -112,17 +112,24 @@ class LocalFinder(MetaPathFinder):
         """Where a module lies; None where Python's own search is to go on."""
         if not _now:
             return None
-        world = _now[0]
-        owner = find_owner(sys._getframe(1))
-        if not owner.local or owner.importing:
-            return self._own(world, PathFinder.find_spec(name, path, target)) if owner.local else None
-        search = [*path] if path is not None else [*([world.folder] if world.folder else []), *sys.path]
-        if path is None and owner.through_package:  # torch.load of a whole module asks for the name of its file
-            search = [*search[1:], search[0]] if world.folder else search
-        if path is None and not owner.through_package:
-            world.notes.imported.add(name)
+        world, frame = _now[0], sys._getframe(1)
+        owner = find_owner(frame)
+        if not owner.local:
+            return None
+        with RECORDER.pause():
+            return self._find(world, name, path, target, asked=find_importer(frame) is Kind.LOCAL, may_fall_back=not owner.importing)
+
+    def _find(
+        self, world: World, name: str, path: Sequence[str] | None, target: ModuleType | None, *, asked: bool, may_fall_back: bool
+    ) -> ModuleSpec | None:
+        """Where a module lies. `asked`: the task's own code imports it; others get the task's folder last, as torch.load may need."""
+        beside = [world.folder] if world.folder and path is None else []
+        rest = sys.path if path is None else [*path]
+        search = [*beside, *rest] if asked else [*rest, *(beside if may_fall_back else [])]
         spec = PathFinder.find_spec(name, search, target)
-        _note_where_nothing_lies(world, name.rpartition(".")[2], search, spec)
+        if asked:
+            world.notes.imported.add(name.partition(".")[0])
+            _note_where_nothing_lies(world, name.rpartition(".")[2], search, spec)
         return self._own(world, spec)
 
     @staticmethod

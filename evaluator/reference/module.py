@@ -22,6 +22,7 @@ from torch.nn.parameter import is_lazy
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT
+from tritonsmith.evaluator.reads.owners import Kind, kind_of
 from tritonsmith.evaluator.reads.worlds import World, enter_world, find_contradictions
 from tritonsmith.evaluator.schema import SizeValue, Task
 from tritonsmith.evaluator.tasks import assigned_names
@@ -238,7 +239,14 @@ def _blame_task(task: Task, what: str, cure: str) -> Iterator[None]:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == task.path]
         line = f", line {frames[-1].lineno}" if frames else ""
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS] or "no message"
-        raise TaskError(f"{task.path}{line}: {what} raised {type(error).__name__} ({text}); {_find_cure(task, error) or cure}") from error
+        raised = f"{type(error).__name__}{_find_helper_line(task, error)}"
+        raise TaskError(f"{task.path}{line}: {what} raised {raised} ({text}); {_find_cure(task, error) or cure}") from error
+
+
+def _find_helper_line(task: Task, error: BaseException) -> str:
+    """File and line of a helper module of the task that raised an error; empty where none did."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if kind_of(frame.filename) is Kind.LOCAL]
+    return f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames and frames[-1].filename != task.path else ""
 
 
 def _find_cure(task: Task, error: BaseException) -> str:
