@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import stat
 import sys
@@ -10,11 +11,12 @@ import threading
 from collections.abc import Callable, Iterator
 from importlib.util import cache_from_source, source_from_cache
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec, TypeVar
 
 from tritonsmith.evaluator.reads.owners import Kind, Owner, find_owner, kind_of, package_of
 from tritonsmith.evaluator.reads.record import ABSENT, FOLDER, Signature, find_state, sign_file
 
+Given, Result = ParamSpec("Given"), TypeVar("Result")
 _OPENS_THROUGH_PYTHON = frozenset({"torch", "triton", "numpy", "scipy", "markupsafe", "gmpy2", "yaml", "_yaml", "psutil"})
 """Packages whose native code opens no file that a caller names, or is wrapped here."""
 _DEVICES = ("/proc", "/sys", "/dev")
@@ -109,6 +111,16 @@ class Recorder:
             yield
         finally:
             self._busy.now = before
+
+    def unheard(self, function: Callable[Given, Result]) -> Callable[Given, Result]:
+        """A function of ours that reads by itself, of which nothing is heard."""
+
+        @functools.wraps(function)
+        def call(*arguments: Given.args, **options: Given.kwargs) -> Result:
+            with self.pause():
+                return function(*arguments, **options)
+
+        return call
 
     def _make_hook(self) -> Callable[[str, tuple[Any, ...]], None]:
         """The hook. Python calls it for every event, `id()` among them, so the first test is all that most of them cost."""

@@ -51,6 +51,7 @@ _now: list[World] = []
 """The world of the task that was loaded last, alone."""
 
 
+@RECORDER.unheard
 def enter_world(path: str, folder: str, source: str, variables: frozenset[str]) -> World:
     """The world of a task file that is about to be loaded; a new one where what it read has changed.
 
@@ -169,6 +170,7 @@ def _note_where_nothing_lies(world: World, name: str, search: Sequence[str], spe
                 world.notes.states.setdefault(os.path.join(folder, place), ABSENT)
 
 
+@RECORDER.unheard
 def report_reads(world: World | None = None) -> TaskReads:
     """What the code of a task has read so far; of the task that was loaded last where no other is named."""
     world = world or _now[0]
@@ -228,6 +230,7 @@ def find_contradictions(world: World, told: TaskReads | None) -> Iterator[str]:
     yield from (str(Path(world.folder) / name) for name, state in now.items() if told is not None and told.files.get(name, state) != state)
 
 
+@RECORDER.unheard
 def find_doubt(world: World, told: TaskReads | None) -> str:
     """Why a verdict does not count for another run, as half a sentence; empty where it does."""
     now = report_reads(world)
