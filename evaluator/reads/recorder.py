@@ -16,7 +16,8 @@ from typing import Any, ParamSpec, TypeVar
 from tritonsmith.evaluator.reads.owners import Kind, Owner, find_owner, kind_of, package_of
 from tritonsmith.evaluator.reads.record import ABSENT, FOLDER, Signature, find_state, sign_file
 
-Given, Result = ParamSpec("Given"), TypeVar("Result")
+Given = ParamSpec("Given")
+Result = TypeVar("Result")
 _OPENS_THROUGH_PYTHON = frozenset({"torch", "triton", "numpy", "scipy", "markupsafe", "gmpy2", "yaml", "_yaml", "psutil"})
 """Packages whose native code opens no file that a caller names, or is wrapped here."""
 _DEVICES = ("/proc", "/sys", "/dev")

@@ -5,27 +5,27 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
-from pydantic import ValidationError
-
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.questions.changes import find_changes
 from tritonsmith.evaluator.reads.record import TaskReads
-from tritonsmith.graph.storage.files import lines_of, parse_object
+from tritonsmith.evaluator.schema import TaskFacts
+from tritonsmith.graph.storage.files import parse_object
 from tritonsmith.graph.storage.folder import TAPE
+
+_BEGINNING = 40
+"""Bytes of a line of the tape that hold its kind."""
 
 
 def find_reads(folder: Path) -> TaskReads | None:
-    """What the task of the run in a folder read when it was described last; None where it was not described yet."""
-    path = folder / TAPE
-    found: TaskReads | None = None
-    for line in lines_of(path.read_bytes()) if path.is_file() else ():
-        try:
-            record = parse_object(line) if b'"facts"' in line else {}
-            if record.get("kind") == "facts" and record["facts"].get("reads") is not None:
-                found = TaskReads.model_validate(record["facts"]["reads"])
-        except (ValueError, ValidationError, KeyError, AttributeError):
-            continue  # whoever plays the tape says which line is broken
-    return found
+    """What the task of the run in a folder read when it was described; None where it was not described yet."""
+    try:
+        with (folder / TAPE).open("rb") as stream:
+            for line in stream:
+                if b'"facts"' in line[:_BEGINNING]:
+                    return TaskFacts.model_validate(parse_object(line)["facts"]).reads
+    except (OSError, ValueError, KeyError):  # whoever plays the tape says what is wrong with it
+        pass
+    return None
 
 
 def doubt_judgements(folder: Path, task: str) -> bool:

@@ -33,7 +33,7 @@ def test_a_run_whose_helper_changed_is_refused_and_goes_on_once_it_is_back(task,
     given = players(files={"helper.py": find_state(helper)}, packages={"pytest": find_version("pytest")})
     begin(task, given, out, checkpoints=checkpoints)
     helper.write_text("K = 3.0\n")
-    with pytest.raises(UsageError, match=r"out: .*helper\.py, which .*1_relu\.py needs, has changed since the run began; put it back as it was"):
+    with pytest.raises(UsageError, match=r"out: .*helper\.py, which .*1_relu\.py needs, has changed since the run began; put it back"):
         resume(out, **given)
     with pytest.raises(UsageError, match=r"helper\.py, which .* has changed since the run began"):
         fork(out, at="after_detect", policy="no-tune", **given)
@@ -44,7 +44,7 @@ def test_a_run_whose_helper_changed_is_refused_and_goes_on_once_it_is_back(task,
 def test_a_run_that_imports_a_package_of_another_version_is_refused(task, tmp_path):
     given = players(packages={"pytest": "1.0"})
     begin(task, given, tmp_path / "out")
-    with pytest.raises(UsageError, match=r"the package pytest \(1\.0, and .* is installed\), which .* needs, has changed since the run began"):
+    with pytest.raises(UsageError, match=r"the package pytest \(1\.0, and .* is installed\), which .* needs, has changed since"):
         resume(tmp_path / "out", **given)
 
 
