@@ -45,7 +45,8 @@ def test_what_a_task_reads_belongs_to_the_question_and_nothing_is_kept_where_nob
     assert [ask_reading(packages={"numpy": version}) for version in ("1", "2", "1")] == [1, 1, 0]
     settled = TASK.model_copy(update={"reads": TaskReads(files={"helper.py": "two"})})
     assert ask_reading(settled, files={"helper.py": "not asked again"}) == 0, "a settled task says itself what it reads"
-    for words in ({"unknown": "it uses the network"}, {}, {"files": {"helper.py": "three"}, "unkept": "it read x.txt only while it was judged"}):
+    late = {"files": {"helper.py": "three"}, "unkept": "it read x.txt only while it was judged"}
+    for words in ({"unknown": "it uses the network"}, {}, late):
         assert [ask_reading(**words), ask_reading(**words)] == [1, 1], words
     lines = [record.getMessage() for record in caplog.records]
     for why in ("it uses the network", "the evaluator does not say what it reads", "it read x.txt only while it was judged"):
