@@ -22,7 +22,7 @@ _OWN = str(Path(__file__).resolve().parent)
 _IMPORTLIB = os.path.dirname(importlib.__file__) + os.sep
 
 
-class Kind(Enum):
+class CodeKind(Enum):
     """Whose file it is."""
 
     LIBRARY = "standard library"
@@ -49,23 +49,23 @@ task_files: set[str] = set()
 
 
 @lru_cache(maxsize=4096)
-def kind_of(path: str) -> Kind:
+def kind_of(path: str) -> CodeKind:
     """Whose file lies at a path."""
     if path in task_files:
-        return Kind.LOCAL
+        return CodeKind.LOCAL
     if path.startswith("<"):  # compiled from a text, by somebody whose frame is further out
-        return Kind.LIBRARY
+        return CodeKind.LIBRARY
     whole = os.path.abspath(path)
     found = _kind_of_whole(whole)
-    return _kind_of_whole(os.path.realpath(whole)) if found is Kind.LOCAL else found
+    return _kind_of_whole(os.path.realpath(whole)) if found is CodeKind.LOCAL else found
 
 
-def _kind_of_whole(path: str) -> Kind:
+def _kind_of_whole(path: str) -> CodeKind:
     if _is_below(path, _EVALUATOR):
-        return Kind.LIBRARY if _is_below(path, _OWN) else Kind.EVALUATOR
+        return CodeKind.LIBRARY if _is_below(path, _OWN) else CodeKind.EVALUATOR
     if any(f"{os.sep}{name}{os.sep}" in f"{path}{os.sep}" for name in _PACKAGES):
-        return Kind.PACKAGE
-    return Kind.LIBRARY if any(_is_below(path, root) for root in _library_roots()) else Kind.LOCAL
+        return CodeKind.PACKAGE
+    return CodeKind.LIBRARY if any(_is_below(path, root) for root in _library_roots()) else CodeKind.LOCAL
 
 
 @lru_cache(maxsize=1)
@@ -94,11 +94,11 @@ def package_of(path: str) -> str:
     return parts[places[-1] + 1].split(".")[0] if places else ""
 
 
-def find_importer(frame: FrameType | None) -> Kind:
+def find_importer(frame: FrameType | None) -> CodeKind:
     """Whose import statement, or call of `importlib.import_module`, is under way."""
     while frame is not None and frame.f_code.co_filename.startswith(("<frozen importlib", _IMPORTLIB)):
         frame = frame.f_back
-    return Kind.LIBRARY if frame is None else kind_of(frame.f_code.co_filename)
+    return CodeKind.LIBRARY if frame is None else kind_of(frame.f_code.co_filename)
 
 
 def find_owner(frame: FrameType | None) -> Owner:
@@ -107,11 +107,11 @@ def find_owner(frame: FrameType | None) -> Owner:
     while frame is not None:
         code: CodeType = frame.f_code
         kind = kind_of(code.co_filename)
-        if kind is Kind.LOCAL:
+        if kind is CodeKind.LOCAL:
             return Owner(True, through_package, importing)
-        if kind is Kind.EVALUATOR:  # the task's code runs inside of ours
+        if kind is CodeKind.EVALUATOR:  # the task's code runs inside of ours
             return _NOBODY
-        if kind is Kind.PACKAGE:
+        if kind is CodeKind.PACKAGE:
             through_package, importing = True, importing or code.co_name == "<module>"
         frame = frame.f_back
     return _NOBODY

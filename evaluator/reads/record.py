@@ -10,9 +10,7 @@ from collections.abc import Iterator, Mapping
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 
-from pydantic import Field
-
-from tritonsmith.evaluator.plain import Record
+from pydantic import BaseModel, ConfigDict, Field
 
 UNKEPT = "unkept"
 """The name in a verdict's environment of why it counts for its own run alone."""
@@ -32,8 +30,10 @@ Signature = tuple[int, ...]
 _digests: dict[str, tuple[Signature, str]] = {}
 
 
-class TaskReads(Record):
+class TaskReads(BaseModel):
     """What a task's process read or imported from outside the standard library and the installed packages."""
+
+    model_config = ConfigDict(frozen=True, extra="ignore")  # as every record's, which stand above this folder
 
     files: dict[str, str] = Field(default_factory=dict)
     """The state of each path when it was read. Paths in the task's folder are relative to it."""

@@ -1,4 +1,4 @@
-"""Notes what the code of a task reads, in the process that runs it: an audit hook, and wrappers where Python raises no audit event."""
+"""ReadNotes what the code of a task reads, in the process that runs it: an audit hook, and wrappers where Python raises no audit event."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from importlib.util import cache_from_source, source_from_cache
 from pathlib import Path
 from typing import Any, ParamSpec, TypeVar
 
-from tritonsmith.evaluator.reads.owners import Kind, Owner, find_owner, kind_of, package_of
+from tritonsmith.evaluator.reads.owners import CodeKind, Owner, find_owner, kind_of, package_of
 from tritonsmith.evaluator.reads.record import ABSENT, FOLDER, Signature, find_state, sign_file
 
 Given = ParamSpec("Given")
@@ -30,7 +30,7 @@ _IMPORTS = "<frozen importlib"
 """How the names of the import system's own files begin."""
 
 
-class Notes:
+class ReadNotes:
     """What the code of one task has read so far."""
 
     def __init__(self) -> None:
@@ -84,7 +84,7 @@ class Recorder:
     """The hook of this process. It cannot be taken out again, so there is one, which does nothing before a task is loaded."""
 
     def __init__(self) -> None:
-        self.notes: Notes | None = None
+        self.notes: ReadNotes | None = None
         self._variables: frozenset[str] = frozenset()
         self._busy = threading.local()
         self._installed = False
@@ -139,14 +139,15 @@ class Recorder:
 
         return hear
 
-    def _take(self, notes: Notes, event: str, arguments: tuple[Any, ...], frame: Any) -> None:
+    def _take(self, notes: ReadNotes, event: str, arguments: tuple[Any, ...], frame: Any) -> None:
         path = _path_of(event, arguments)
-        if path is not None and (kind_of(path) is not Kind.LOCAL or self._is_private(path)) and event not in ("import", "ctypes.dlopen"):
+        native = event in ("import", "ctypes.dlopen")
+        if path is not None and not native and (kind_of(path) is not CodeKind.LOCAL or self._is_private(path)):
             return
         owner = find_owner(frame)
         if not owner.local:
             return
-        if event in ("import", "ctypes.dlopen"):
+        if native:
             self._take_native(notes, event, arguments, path, owner)
         elif owner.importing:
             return
@@ -157,10 +158,10 @@ class Recorder:
         elif path is not None:
             self._take_path(notes, event, arguments, path, owner, frame)
 
-    def _take_native(self, notes: Notes, event: str, arguments: tuple[Any, ...], path: str | None, owner: Owner) -> None:
+    def _take_native(self, notes: ReadNotes, event: str, arguments: tuple[Any, ...], path: str | None, owner: Owner) -> None:
         if event == "import" and not owner.importing and not owner.through_package:
             notes.imported.add(str(arguments[0]).split(".")[0])
-        if path is None or (event == "import" and not _is_native(path)) or kind_of(path) is Kind.LIBRARY:
+        if path is None or (event == "import" and not _is_native(path)) or kind_of(path) is CodeKind.LIBRARY:
             return
         package = package_of(path)
         if package in _OPENS_THROUGH_PYTHON or (owner.importing and not package and event == "ctypes.dlopen"):
@@ -170,7 +171,7 @@ class Recorder:
         notes.doubt(f"the native code of {package or Path(path).name} may read files unseen")
 
     @staticmethod
-    def _take_path(notes: Notes, event: str, arguments: tuple[Any, ...], path: str, owner: Owner, frame: Any) -> None:
+    def _take_path(notes: ReadNotes, event: str, arguments: tuple[Any, ...], path: str, owner: Owner, frame: Any) -> None:
         if path.startswith(tuple(f"{folder}/" for folder in _DEVICES)):
             if not owner.through_package and path not in _HARMLESS:
                 notes.doubt(f"it reads {path}")
@@ -194,7 +195,7 @@ class Recorder:
             return
         with self.pause():
             whole = os.path.abspath(os.fsdecode(path))
-            if kind_of(whole) is not Kind.LOCAL or self._is_private(whole) or whole.startswith(_DEVICES):
+            if kind_of(whole) is not CodeKind.LOCAL or self._is_private(whole) or whole.startswith(_DEVICES):
                 return
             owner = find_owner(frame)
             if owner.local and not owner.importing and not owner.through_package:

@@ -16,12 +16,12 @@ from pathlib import Path
 from types import CodeType, ModuleType
 
 from tritonsmith.evaluator.reads.natives import announce_native_reads
-from tritonsmith.evaluator.reads.owners import Kind, add_task_file, find_importer, find_owner, kind_of
+from tritonsmith.evaluator.reads.owners import CodeKind, add_task_file, find_importer, find_owner, kind_of
 from tritonsmith.evaluator.reads.record import ABSENT, TaskReads, digest_bytes, find_state, find_version
-from tritonsmith.evaluator.reads.recorder import RECORDER, Notes
+from tritonsmith.evaluator.reads.recorder import RECORDER, ReadNotes
 
 
-class World:
+class TaskWorld:
     """One task file's.
 
     Args:
@@ -30,7 +30,7 @@ class World:
 
     def __init__(self, folder: str) -> None:
         self.folder = folder
-        self.notes = Notes()
+        self.notes = ReadNotes()
         self.sources: dict[str, str] = {}
         """Texts of helper modules by whole path."""
         self.modules: dict[str, ModuleType] = {}
@@ -46,13 +46,13 @@ class World:
 
 _SYS_PATH: list[str] = []
 """The import path before any task changed it."""
-_worlds: dict[str, World] = {}
-_now: list[World] = []
+_worlds: dict[str, TaskWorld] = {}
+_now: list[TaskWorld] = []
 """The world of the task that was loaded last, alone."""
 
 
 @RECORDER.unheard
-def enter_world(path: str, folder: str, source: str, variables: frozenset[str]) -> World:
+def enter_world(path: str, folder: str, source: str, variables: frozenset[str]) -> TaskWorld:
     """The world of a task file that is about to be loaded; a new one where what it read has changed.
 
     Args:
@@ -67,7 +67,7 @@ def enter_world(path: str, folder: str, source: str, variables: frozenset[str]) 
     if (known := _worlds.get(key)) is not None and known.is_stale():
         _forget(known)
         del _worlds[key]
-    world = _worlds.setdefault(key, World(folder))
+    world = _worlds.setdefault(key, TaskWorld(folder))
     if _now and _now[0] is not world:
         _leave(_now.pop())
     if not _now:
@@ -89,7 +89,7 @@ def _set_up(variables: frozenset[str]) -> None:
     announce_native_reads()
 
 
-def _leave(world: World) -> None:
+def _leave(world: TaskWorld) -> None:
     read = world.notes.states.keys() | world.notes.opened.keys()
     found = {name for name, module in [*sys.modules.items()] if getattr(module, "__file__", None) in read}
     world.modules = {name: module for name in world.names | found if (module := sys.modules.pop(name, None)) is not None}
@@ -97,7 +97,7 @@ def _leave(world: World) -> None:
     sys.path[:] = _SYS_PATH
 
 
-def _forget(world: World) -> None:
+def _forget(world: TaskWorld) -> None:
     """Drop the helper modules of a world, so that they are imported anew."""
     if _now and _now[0] is world:
         _leave(_now.pop())
@@ -118,10 +118,10 @@ class LocalFinder(MetaPathFinder):
         if not owner.local:
             return None
         with RECORDER.pause():
-            return self._find(world, name, path, target, asked=find_importer(frame) is Kind.LOCAL, may_fall_back=not owner.importing)
+            return self._find(world, name, path, target, asked=find_importer(frame) is CodeKind.LOCAL, may_fall_back=not owner.importing)
 
     def _find(
-        self, world: World, name: str, path: Sequence[str] | None, target: ModuleType | None, *, asked: bool, may_fall_back: bool
+        self, world: TaskWorld, name: str, path: Sequence[str] | None, target: ModuleType | None, *, asked: bool, may_fall_back: bool
     ) -> ModuleSpec | None:
         """Where a module lies. `asked`: the task's own code imports it; others get the task's folder last, as torch.load may need."""
         beside = [world.folder] if world.folder and path is None else []
@@ -134,9 +134,9 @@ class LocalFinder(MetaPathFinder):
         return self._own(world, spec)
 
     @staticmethod
-    def _own(world: World, spec: ModuleSpec | None) -> ModuleSpec | None:
+    def _own(world: TaskWorld, spec: ModuleSpec | None) -> ModuleSpec | None:
         places = [] if spec is None else [spec.origin or "", *(spec.submodule_search_locations or ())]
-        if spec is None or not any(place and kind_of(os.path.abspath(place)) is Kind.LOCAL for place in places):
+        if spec is None or not any(place and kind_of(os.path.abspath(place)) is CodeKind.LOCAL for place in places):
             return spec
         world.names.add(spec.name)
         if type(spec.loader) is SourceFileLoader and spec.origin is not None:
@@ -158,20 +158,20 @@ class SourceLoader(SourceFileLoader):
         return code
 
 
-def _note_where_nothing_lies(world: World, name: str, search: Sequence[str], spec: ModuleSpec | None) -> None:
+def _note_where_nothing_lies(world: TaskWorld, name: str, search: Sequence[str], spec: ModuleSpec | None) -> None:
     """A module that appears later in a folder that comes first would be another one."""
     origin = "" if spec is None else os.path.abspath(spec.origin or "")
     for entry in search:
         folder = os.path.abspath(entry)
         if origin.startswith(folder + os.sep):
             return
-        if kind_of(folder) is Kind.LOCAL and os.path.isdir(folder):
+        if kind_of(folder) is CodeKind.LOCAL and os.path.isdir(folder):
             for place in (f"{name}.py", os.path.join(name, "__init__.py")):
                 world.notes.states.setdefault(os.path.join(folder, place), ABSENT)
 
 
 @RECORDER.unheard
-def report_reads(world: World | None = None) -> TaskReads:
+def report_reads(world: TaskWorld | None = None) -> TaskReads:
     """What the code of a task has read so far; of the task that was loaded last where no other is named."""
     world = world or _now[0]
     states, notes = world.notes.find_states(), world.notes
@@ -224,14 +224,14 @@ def _list_mapped() -> set[str]:
     return {f"/{path}" for line in lines if (path := line.partition("/")[2])}
 
 
-def find_contradictions(world: World, told: TaskReads | None) -> Iterator[str]:
+def find_contradictions(world: TaskWorld, told: TaskReads | None) -> Iterator[str]:
     """Files that are not as they were when the task was described."""
     now = {} if told is None else report_reads(world).files
     yield from (str(Path(world.folder) / name) for name, state in now.items() if told is not None and told.files.get(name, state) != state)
 
 
 @RECORDER.unheard
-def find_doubt(world: World, told: TaskReads | None) -> str:
+def find_doubt(world: TaskWorld, told: TaskReads | None) -> str:
     """Why a verdict does not count for another run, as half a sentence; empty where it does."""
     now = report_reads(world)
     if now.unknown:

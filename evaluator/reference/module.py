@@ -22,8 +22,8 @@ from torch.nn.parameter import is_lazy
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT
-from tritonsmith.evaluator.reads.owners import Kind, kind_of
-from tritonsmith.evaluator.reads.worlds import World, enter_world, find_contradictions
+from tritonsmith.evaluator.reads.owners import CodeKind, kind_of
+from tritonsmith.evaluator.reads.worlds import TaskWorld, enter_world, find_contradictions
 from tritonsmith.evaluator.schema import SizeValue, Task
 from tritonsmith.evaluator.tasks import assigned_names
 
@@ -81,7 +81,7 @@ class Reference:
         world: its helper modules, and what it read.
     """
 
-    def __init__(self, task: Task, module: types.ModuleType, world: World) -> None:
+    def __init__(self, task: Task, module: types.ModuleType, world: TaskWorld) -> None:
         self.task = task
         self.module = module
         self.world = world
@@ -198,7 +198,7 @@ def load_reference(task: Task) -> Reference:
     return Reference(task, module, world)
 
 
-def require_same_reads(task: Task, world: World) -> None:
+def require_same_reads(task: Task, world: TaskWorld) -> None:
     """Raises TaskError where a file that the task reads is not as it was when the task was described."""
     for path in find_contradictions(world, task.reads):
         raise TaskError(f"{path}: has changed since {task.path} was described; put the old file back, or begin anew with the new one")
@@ -245,7 +245,7 @@ def _blame_task(task: Task, what: str, cure: str) -> Iterator[None]:
 
 def _find_helper_line(task: Task, error: BaseException) -> str:
     """File and line of a helper module of the task that raised an error; empty where none did."""
-    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if kind_of(frame.filename) is Kind.LOCAL]
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if kind_of(frame.filename) is CodeKind.LOCAL]
     return f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames and frames[-1].filename != task.path else ""
 
 
