@@ -15,6 +15,7 @@ from tritonsmith.evaluator.op_node import TensorSpec as TensorSpec
 from tritonsmith.evaluator.operator_cost import TraceWay
 from tritonsmith.evaluator.plain import Plain
 from tritonsmith.evaluator.plain import Record as Record
+from tritonsmith.evaluator.reads.record import TaskReads
 from tritonsmith.evaluator.work import KernelWork
 
 
@@ -52,6 +53,7 @@ class Task(Record):
 
     name: str
     path: str
+    folder: str = ""  # of the file, whole: helper modules and data are looked for there; empty where nobody knows it
     source: str
     size: str = "full"
     """`full` (the file as it stands), `small` (its `SMALL` dict applied, or shrunk), `custom`, or `fit` (an evaluator is to choose)."""
@@ -62,11 +64,13 @@ class Task(Record):
     mode: Literal["eval", "train"] = "eval"
     sized: str = ""
     """What an evaluator did about the size, in one line; empty where nobody had to choose."""
+    reads: TaskReads | None = None  # what its process read besides the file; None before it was described
 
     @property
     def sha(self) -> str:
-        """Content address of source, size overrides, precision and, where it is not evaluation, mode."""
-        more = *([FIT] * (self.size == FIT)), *([self.mode] * (self.mode != "eval"))
+        """Content address of source, size overrides, precision and, where there is any, another mode and what else is read."""
+        key = self.reads.key if self.reads is not None else ""
+        more = *([FIT] * (self.size == FIT)), *([self.mode] * (self.mode != "eval")), *([key] * bool(key))
         return text_sha(repr((self.source, sorted(self.overrides.items()), self.precision.value, *more)))
 
 
@@ -122,6 +126,7 @@ class TaskFacts(Record):
     sizes: dict[str, SizeValue] = Field(default_factory=dict)  # names that differ from the task's own size; empty for that
     other_shapes: tuple[TaskFacts, ...] = ()
     """The facts at sizes that SHAPES declares; `trace_error` says why one has none."""
+    reads: TaskReads | None = None  # what the task's process read besides the file; None where nobody looked
 
 
 class Stage(StrEnum):
@@ -378,13 +383,10 @@ class Hardware(Record):
 
     key: str
     name: str
-    capability: int
-    """Compute capability times ten: 90 for sm_90."""
+    capability: int  # times ten: 90 for sm_90
     processors: int
-    shared_per_processor: int
-    """Bytes."""
-    shared_per_block: int
-    """Bytes, opt-in maximum."""
+    shared_per_processor: int  # bytes
+    shared_per_block: int  # bytes, the most that a launch may opt in to
     threads_per_processor: int
     blocks_per_processor: int
     registers_per_processor: int = 65536
@@ -395,5 +397,4 @@ class Hardware(Record):
     tf32: float
     fp16: float
     clock_hz: float
-    present: bool = False
-    """True for the card in this machine, False for a named target."""
+    present: bool = False  # whether it is the card in this machine, and no named target

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import math
+import os
 import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -75,6 +76,7 @@ def load_task(
     return Task(
         name=path.stem,
         path=str(path),
+        folder=os.path.dirname(os.path.abspath(path)),
         source=source,
         size="custom" if overrides else size,
         overrides=chosen,
@@ -102,8 +104,12 @@ def at_chosen_size(task: Task, chosen: ChosenSize | None) -> Task:
 
 
 def settle_task(task: Task, facts: TaskFacts) -> Task:
-    """The task at the size that an evaluator chose, in the class that its types mean where nobody asked for another. Raises TaskError."""
+    """The task at the size that an evaluator chose, in the class that its types mean where nobody asked for another, with what it reads.
+
+    Raises TaskError.
+    """
     task = at_chosen_size(task, facts.chosen)
+    task = task if facts.reads is None else task.model_copy(update={"reads": facts.reads})
     return in_found_class(task, facts.precision)
 
 

@@ -21,6 +21,7 @@ from tritonsmith.evaluator.sharing.open import open_judges
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.runs.active import active_runs
+from tritonsmith.graph.runs.reads import refuse_changed_reads
 from tritonsmith.graph.storage.folder import RunBusy
 from tritonsmith.nodes.authors.make import make_author
 from tritonsmith.nodes.chat.connect import Models
@@ -71,6 +72,8 @@ async def ablate_async(
     root = Path(out)
     plan = begin(plan, root)
     cells = cells_of(plan)
+    for cell in cells:
+        await asyncio.to_thread(refuse_changed_reads, cell.folder(root), cell.task.path)
     if any(cell.state(root) is not CellState.DONE for cell in cells):
         judge: Evaluator = evaluator if evaluator is not None else await asyncio.to_thread(_open_evaluator, plan, root)
         try:

@@ -126,7 +126,7 @@ class MemoEvaluator(SharedEvaluator):
     ) -> _Kept:
         async with self._locks.setdefault((memo.folder, name), asyncio.Lock()):
             known = await asyncio.to_thread(memo.read, kind, name)
-            if known is None or known.task != task.sha:
+            if known is None or known.task != task.sha or (task.reads is not None and task.reads.unknown):
                 async with self.turns.turn(cell, task.sha):  # the queue is here, so that no thread waits for the card
                     started = time.monotonic()
                     found = await ask()

@@ -75,9 +75,10 @@ def _clock(audit: Callable[[], AuditFinding]) -> AuditFinding:
 def load_small(task: Task) -> Task | None:
     """The task at a size that is small enough for the interpreter; None where it declares none."""
     try:
-        return load_task(task.path, size="small", precision=task.precision, mode=task.mode)
+        small = load_task(task.path, size="small", precision=task.precision, mode=task.mode)
     except TaskError:
         return None
+    return small.model_copy(update={name: getattr(task, name) for name in ("folder", "source", "reads")})  # as they were judged
 
 
 def _interpret_small(task: Task, interpret: Callable[[Task], Verdict]) -> AuditFinding:

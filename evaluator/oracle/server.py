@@ -44,6 +44,9 @@ from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
 from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.processes.steps import STEPS
+from tritonsmith.evaluator.reads.record import UNKEPT
+from tritonsmith.evaluator.reads.worlds import find_doubt
+from tritonsmith.evaluator.reference.module import require_same_reads
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
@@ -120,14 +123,18 @@ class Oracle:
         finish_warm_start()
         judged = {"mode": task.mode, "precision": task.precision.value}
         if profile == CORRECTNESS_ONLY:
+            doubt = ""
             verdict = judge_correctness(task, self._hardware, kernel, request["call_seconds"], self._pool)
         else:
             judge, verdict = self._judge_in_memory(task, request, kernel)
             verdict = verdict.model_copy(update={"message": _name_buffers(verdict.message, judge.session)})
             judged["precision"] = judge.session.task.precision.value
+            doubt = find_doubt(judge.session.reference.world, task.reads)
+            require_same_reads(task, judge.session.reference.world)
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
             self._require_healthy_card()
         seconds = time.monotonic() - started
+        judged |= {UNKEPT: doubt} if doubt else {}
         environment = describe_environment(self._hardware) | {"sandbox": sandbox_report()} | judged | verdict.environment
         return verdict.model_copy(update={"environment": environment, "seconds": seconds})
 

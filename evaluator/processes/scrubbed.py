@@ -18,5 +18,7 @@ SCRUBBED_ADDITIONS = ("HOME", "TMPDIR", "TRITON_CACHE_DIR", "PYTHONDONTWRITEBYTE
 def scrubbed_environment(scratch: Path, extra: dict[str, str] | None = None) -> dict[str, str]:
     """An environment with the allow-listed names only, a private home and a private Triton cache."""
     env = {name: os.environ[name] for name in ALLOWED_ENVIRONMENT if name in os.environ}
+    if "PYTHONPATH" in env:  # the process has another working folder
+        env["PYTHONPATH"] = os.pathsep.join(os.path.abspath(entry) for entry in env["PYTHONPATH"].split(os.pathsep) if entry)
     additions = (str(scratch), str(scratch), str(scratch / "triton"), "1", "candidate")
     return env | dict(zip(SCRUBBED_ADDITIONS, additions, strict=True)) | (extra or {})

@@ -11,6 +11,7 @@ from pydantic import TypeAdapter
 
 from tritonsmith.evaluator.errors import TritonsmithError
 from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.questions.changes import find_changes
 from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_chosen_size, settle_task
@@ -58,15 +59,24 @@ class TaskDescriptions:
         self._lock = threading.Lock()
 
     def describe(self, task: Task) -> Description:
-        """The description of a task. Raises TaskError or InfrastructureError."""
-        if task.sha in self._known:  # a question about another task may take long
-            return self._known[task.sha]
+        """The description of a task; a new one where what an earlier one read has changed. Raises TaskError or InfrastructureError."""
+        known = self._find(task)  # without the lock: a question about another task may take long
+        if known is not None:
+            return known
         with self._lock:
-            if task.sha not in self._known:
-                found = self._known[task.sha] = self._ask(task) if self._ask else self._probe(task)
-                for settled in (at_chosen_size(task, found[0].chosen), settle_task(task, found[0])):
-                    self._known[settled.sha] = found
-            return self._known[task.sha]
+            known = self._find(task)
+            if known is None:
+                known = self._known[task.sha] = self._ask(task) if self._ask else self._probe(task)
+                for settled in (at_chosen_size(task, known[0].chosen), settle_task(task, known[0])):
+                    self._known[settled.sha] = known
+            return known
+
+    def _find(self, task: Task) -> Description | None:
+        """What is known. A settled task stays what it is, since its reads are part of it; for others the files must be as they were."""
+        known = self._known.get(task.sha)
+        if known is None or task.reads is not None or known[0].reads is None:
+            return known
+        return None if any(find_changes(task.folder, known[0].reads)) else known
 
     def _probe(self, task: Task) -> Description:
         started, self._first = self._first, None
@@ -74,7 +84,7 @@ class TaskDescriptions:
 
     def start(self, task: Task) -> None:
         """Ask for a description ahead, in a thread of its own. A question that fails is asked again where it is needed."""
-        if task.sha not in self._known:
+        if self._find(task) is None:
             threading.Thread(target=self._describe_quietly, args=(task,), daemon=True).start()
 
     def _describe_quietly(self, task: Task) -> None:
@@ -85,3 +95,4 @@ class TaskDescriptions:
         """End the probe that waits."""
         if self._first is not None:
             self._first.close()
+

@@ -9,6 +9,7 @@ import ast
 import contextlib
 import dataclasses
 import linecache
+import os
 import sys
 import traceback
 import types
@@ -20,10 +21,14 @@ from torch import nn
 from torch.nn.parameter import is_lazy
 
 from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT
+from tritonsmith.evaluator.reads.owners import CodeKind, kind_of
+from tritonsmith.evaluator.reads.worlds import TaskWorld, enter_world, find_contradictions
 from tritonsmith.evaluator.schema import SizeValue, Task
 from tritonsmith.evaluator.tasks import assigned_names
 
 _MESSAGE_CHARACTERS = 300
+_VARIABLES = frozenset(ALLOWED_ENVIRONMENT)
 _EVERY_MODULE_HAS = frozenset(vars(nn.Module()))
 
 
@@ -73,11 +78,13 @@ class Reference:
     Args:
         task: the task whose source was executed.
         module: the namespace it left.
+        world: its helper modules, and what it read.
     """
 
-    def __init__(self, task: Task, module: types.ModuleType) -> None:
+    def __init__(self, task: Task, module: types.ModuleType, world: TaskWorld) -> None:
         self.task = task
         self.module = module
+        self.world = world
 
     def init_inputs(self) -> list[Any]:
         """Arguments of Model's constructor. Raises TaskError."""
@@ -169,21 +176,32 @@ class Reference:
 def load_reference(task: Task) -> Reference:
     """Execute a task's source in a namespace of its own, its size applied. Raises TaskError.
 
-    An overridden name gets its value right after each statement that sets it, so that names computed from it follow.
+    An overridden name gets its value right after each statement that sets it, so that names computed from it follow. Helper modules are
+    looked for in the task's folder first, and what is read is noted.
     """
     name = f"_tritonsmith_task_{task.sha}"
     module = types.ModuleType(name)
-    module.__file__ = task.path
+    whole = os.path.join(task.folder, os.path.basename(task.path)) if task.folder else task.path
+    module.__file__ = whole  # this process has another working folder than the user
     lines = task.source.splitlines(keepends=True)
-    linecache.cache[task.path] = (len(task.source), None, lines, task.path)  # tracebacks and inspect show what was executed
+    for place in (task.path, whole):
+        linecache.cache[place] = (len(task.source), None, lines, place)  # tracebacks and inspect show what was executed
+    world = enter_world(task.path, task.folder, task.source, _VARIABLES)
     sys.modules[name] = module
     try:
         with _blame_task(task, "the file", "fix the file so that it imports, or install what it needs"):
             exec(compile(_apply_overrides(task), task.path, "exec"), module.__dict__)  # noqa: S102 - the user's own task file
+        require_same_reads(task, world)
     except TaskError:
         del sys.modules[name]
         raise
-    return Reference(task, module)
+    return Reference(task, module, world)
+
+
+def require_same_reads(task: Task, world: TaskWorld) -> None:
+    """Raises TaskError where a file that the task reads is not as it was when the task was described."""
+    for path in find_contradictions(world, task.reads):
+        raise TaskError(f"{path}: has changed since {task.path} was described; put the old file back, or begin anew with the new one")
 
 
 def _apply_overrides(task: Task) -> ast.Module:
@@ -221,7 +239,25 @@ def _blame_task(task: Task, what: str, cure: str) -> Iterator[None]:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == task.path]
         line = f", line {frames[-1].lineno}" if frames else ""
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS] or "no message"
-        raise TaskError(f"{task.path}{line}: {what} raised {type(error).__name__} ({text}); {cure}") from error
+        raised = f"{type(error).__name__}{_find_helper_line(task, error)}"
+        raise TaskError(f"{task.path}{line}: {what} raised {raised} ({text}); {_find_cure(task, error) or cure}") from error
+
+
+def _find_helper_line(task: Task, error: BaseException) -> str:
+    """File and line of a helper module of the task that raised an error; empty where none did."""
+    frames = [frame for frame in traceback.extract_tb(error.__traceback__) if kind_of(frame.filename) is CodeKind.LOCAL]
+    return f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames and frames[-1].filename != task.path else ""
+
+
+def _find_cure(task: Task, error: BaseException) -> str:
+    """What helps where a module or a file is missing; empty for other errors."""
+    folder = task.folder or "the task's folder"
+    if isinstance(error, ModuleNotFoundError) and error.name:
+        name = error.name.split(".")[0]
+        return f"looked in {folder}, on PYTHONPATH and among the installed packages; put {name}.py there, or install what it needs"
+    if isinstance(error, FileNotFoundError) and isinstance(error.filename, str) and not os.path.isabs(error.filename):
+        return f'a task runs in a folder of its own; write Path(__file__).parent / "{error.filename}" for a file in {folder}'
+    return ""
 
 
 def _find_line(source: str, name: str) -> int | None:

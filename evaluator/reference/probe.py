@@ -18,6 +18,7 @@ from torch import nn
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.operator_cost import OperatorCost, TraceWay
+from tritonsmith.evaluator.reads.worlds import report_reads
 from tritonsmith.evaluator.reference.calls import ExecutedForward, execute_forward
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
@@ -66,7 +67,7 @@ def probe(task: Task) -> Description:
     task = at_chosen_size(task, chosen)
     facts, costs = _describe_size(task, _REAL_SECONDS, checked=chosen is None)
     others = describe_shapes(task, lambda other, seconds: _describe_size(other, seconds)[0])
-    return facts.model_copy(update={"chosen": chosen, "other_shapes": others}), costs
+    return facts.model_copy(update={"chosen": chosen, "other_shapes": others, "reads": report_reads()}), costs
 
 
 def _describe_size(task: Task, seconds: float, *, checked: bool = False) -> Description:

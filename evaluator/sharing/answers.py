@@ -1,6 +1,7 @@
 """Verdicts that are kept on this machine: equal questions under equal conditions are measured once, and again with `--fresh`.
 
-A question is task, kernel, profile, card, versions (of this package's judging code too) and settings. The file is SQLite in the user's
+A question is task (with every file that it reads and the packages that it imports), kernel, profile, card, versions (of this package's
+judging code too) and settings. Where nobody knows what a task reads, nothing is kept, and the log says so. The file is SQLite in the user's
 cache folder; `TRITONSMITH_ANSWERS` names another one, or is `off`.
 """
 
@@ -31,6 +32,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.machine import card_in_nvml, versions
 from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, race_with
+from tritonsmith.evaluator.reads.record import UNKEPT
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 
@@ -204,6 +206,7 @@ class KeptEvaluator:
 
     def __init__(self, inner: Evaluator, store: AnswerStore, settings: dict[str, str], *, fresh: bool = False) -> None:
         self.inner, self._store, self._fresh = inner, store, fresh
+        self._said: set[tuple[str, str]] = set()
         self.hardware: Hardware = inner.hardware
         self.parallel = int(getattr(inner, "parallel", 1))
         self.admits = int(getattr(inner, "admits", self.parallel))
@@ -217,20 +220,34 @@ class KeptEvaluator:
         return await self.inner.describe(task)
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
-        """The kept verdict, which says when it was made, or a new one."""
-        key = hashlib.sha256("\0".join((task.sha, kernel.sha, profile, self._conditions)).encode()).hexdigest()
+        """The kept verdict, which says when it was made, or a new one. Nothing is kept where nobody knows what the task reads."""
+        reads = task.reads if task.reads is not None else (await self.inner.describe(task)).reads
+        if doubt := "the evaluator does not say what it reads" if reads is None else reads.unknown:
+            self._warn(task, doubt)
+            return await self.inner.evaluate(task, kernel, profile)
+        asked = task.model_copy(update={"reads": reads}).sha
+        key = hashlib.sha256("\0".join((asked, kernel.sha, profile, self._conditions)).encode()).hexdigest()
         async with self._store.lock(key):
             known = None if self._fresh else await asyncio.to_thread(self._store.get, key)
             if known is not None:
                 return _mark_as_kept(known)
             started = time.monotonic()
             verdict = await self.inner.evaluate(task, kernel, profile)
+            if doubt := str(verdict.environment.get(UNKEPT, "")):
+                self._warn(task, doubt)
+                return verdict
             about = {
-                "task": task.name, "task_sha": task.sha, "kernel": kernel.sha, "profile": profile,
+                "task": task.name, "task_sha": asked, "kernel": kernel.sha, "profile": profile,
                 "card": f"{self.hardware.name}{'' if self.hardware.present else ' (estimates)'}", "conditions": self._conditions,
             }  # fmt: skip
             await asyncio.to_thread(self._store.put, key, about, verdict, time.monotonic() - started)
             return verdict
+
+    def _warn(self, task: Task, why: str) -> None:
+        """Say once why the verdicts of a task are not kept."""
+        if (task.path, why) not in self._said:
+            self._said.add((task.path, why))
+            logging.getLogger("tritonsmith").warning("%s: its verdicts are not kept for other runs: %s", task.path, why)
 
     async def race(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float

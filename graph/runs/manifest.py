@@ -14,6 +14,7 @@ from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.schema import Record
 from tritonsmith.graph.policies.forked import PARENT
 from tritonsmith.graph.runs.config import RunConfig, restore_address, settings_to_keep
+from tritonsmith.graph.runs.reads import refuse_changed_reads
 from tritonsmith.graph.runs.version import graph_version
 from tritonsmith.graph.storage.files import fault_of, parse_object, put_text
 from tritonsmith.graph.storage.folder import MANIFEST
@@ -68,7 +69,7 @@ class Manifest(Record):
         return config if config.base_url is None else config.model_copy(update={"base_url": restore_address(config.base_url)})
 
     def refuse_what_changed(self, folder: Path, task_source: str, objects: tuple[str, ...]) -> None:
-        """Raise UsageError where the graph, the task file or what was passed is not what the run began with."""
+        """Raise UsageError where the graph, the task file, what it reads or what was passed is not what the run began with."""
         if self.graph != graph_version():
             wrote, name = self.versions.get("tritonsmith", "unknown"), self.settings.get("task")
             raise UsageError(
@@ -79,6 +80,7 @@ class Manifest(Record):
         if text_sha(task_source) != self.task_sha:
             name = self.settings.get("task")
             raise UsageError(f"{folder}: {name} has changed since the run began; put the old text back, or begin a new run with it")
+        refuse_changed_reads(folder, str(self.settings.get("task")))
         missing = [name for name in self.objects if name not in objects]
         if missing:
             raise UsageError(

@@ -27,6 +27,7 @@ from tritonsmith.graph.runs.config import RunConfig, models_of, name_models, pas
 from tritonsmith.graph.runs.drive import Drive
 from tritonsmith.graph.runs.manifest import Manifest, read_manifest, read_parent, read_same_run
 from tritonsmith.graph.runs.players import Players, SharedPlayers, open_players
+from tritonsmith.graph.runs.reads import doubt_judgements
 from tritonsmith.graph.state import total
 from tritonsmith.graph.storage.files import fault_of
 from tritonsmith.graph.storage.folder import (
@@ -154,9 +155,10 @@ class Run:
         (earlier, parts), started = seconds_in(self.folder / EVENTS), time.monotonic()
         log = EventLog(self.folder / EVENTS)
         players.run_tape.stopping = lambda: self._control.drain_reason
+        anew = players.run_tape.replies_only = doubt_judgements(self.folder, sketch.path)
         context = await asyncio.to_thread(self._context, players, policy, earlier)  # opening waits for processes
         # a run that waits takes its steps from the beginning: what it waited for changes what earlier steps answer
-        checkpoints = open_checkpoints("none" if players.may_wait else self.config.checkpoints, self.folder, manifest.thread)
+        checkpoints = open_checkpoints("none" if players.may_wait or anew else self.config.checkpoints, self.folder, manifest.thread)
         try:
             async with self._trace(sketch, context, manifest) as trace, checkpoints as saver:
                 drive = Drive(context, manifest.thread, saver, self._control, trace.config)

@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware
 from tritonsmith.graph.runs.config import PLACES
+from tritonsmith.graph.runs.reads import refuse_changed_reads
 from tritonsmith.graph.storage.files import fault_of, put_text
 from tritonsmith.graph.storage.folder import RunBusy
 from tritonsmith.graph.storage.outcome import RunOutcome, precision_of
@@ -48,6 +49,8 @@ def begin_suite(plan: SuitePlan, root: Path) -> SuitePlan:
         other = [name for name in _FIXED if _fixed_part(stored, name) != _fixed_part(plan, name)]
         if other:
             raise UsageError(f"--out {root}: another suite lies there (it differs in {', '.join(other)}); name a new folder")
+        for task in plan.tasks:
+            refuse_changed_reads(run_folder_of(root, task), task.path)
         plan = plan.model_copy(update={"card": stored.card, "kind": stored.kind, "date": stored.date})
     elif any(path.name != _LOCK for path in root.iterdir()):
         raise UsageError(f"--out {root}: the folder is not empty and holds no suite; name a new one")

@@ -9,6 +9,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.detect.detection import Detection, Trait, TraitHit
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters, FloorShare, Limit
+from tritonsmith.evaluator.reads.record import TaskReads
 from tritonsmith.evaluator.schema import (
     Comparison,
     Correctness,
@@ -33,7 +34,8 @@ class ScriptedEvaluator:
     verdicts: Mapping[str, Verdict | Exception]
     strict: Mapping[str, Verdict | Exception] = field(default_factory=dict)
     """Verdicts of the strict profile where they differ."""
-    facts: TaskFacts = field(default_factory=TaskFacts)
+    facts: TaskFacts = field(default_factory=lambda: TaskFacts(reads=TaskReads()))
+    """Of any task. No file is run, so none is read."""
     hardware: Hardware = field(default_factory=lambda: named_card("h200"))
     calls: list[tuple[str, str]] = field(default_factory=list)
     """Every evaluation: text and profile."""

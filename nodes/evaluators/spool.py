@@ -21,6 +21,7 @@ from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.reads.record import ABSENT, find_state
 from tritonsmith.evaluator.schema import Hardware, Record, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.graph.storage.records import read_record, write_record
@@ -133,7 +134,12 @@ class SpoolEvaluator:
 
     async def describe(self, task: Task) -> TaskFacts:
         """The worker's facts of the task. Raises Waiting while there are none, TaskError where the task is at fault."""
-        result = await self._result(Job(task=task), name_job(task))
+        name = name_job(task)
+        result = await self._result(Job(task=task), name)
+        if result.facts is not None and await asyncio.to_thread(_has_changed, task, result.facts):
+            for folder in (self._spool.results, self._spool.jobs):
+                await asyncio.to_thread((folder / f"{name}.json").unlink, missing_ok=True)
+            result = await self._result(Job(task=task), name)
         if result.facts is None:
             raise TaskError(result.error)
         return result.facts
@@ -166,6 +172,12 @@ class SpoolEvaluator:
             await asyncio.to_thread(answer.unlink)  # so that it is tried again
             raise InfrastructureError(result.error)
         return result
+
+
+def _has_changed(task: Task, facts: TaskFacts) -> bool:
+    """Whether a file that the task reads lies here with other contents than the worker read. One that is not here cannot be compared."""
+    changed = facts.reads.find_changed_files(Path(task.folder)) if facts.reads is not None and task.folder else ()
+    return any(find_state(path) != ABSENT for path in changed)
 
 
 async def do_job(spool: Spool, name: str, evaluator: Evaluator) -> JobResult:

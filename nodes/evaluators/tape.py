@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable, Sequence
+from pathlib import Path
 
 from pydantic import ValidationError
 
@@ -12,6 +13,7 @@ from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, race_with
 from tritonsmith.evaluator.questions.compiler_seed import CompilerSeed, write_seed_with
+from tritonsmith.evaluator.reads.record import ABSENT, find_state
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
@@ -65,7 +67,9 @@ class TapeEvaluator:
     async def describe(self, task: Task) -> TaskFacts:
         """The recorded facts of the task."""
         if task.sha in self._tape.facts:
-            return TaskFacts.model_validate(self._tape.facts[task.sha])
+            facts = TaskFacts.model_validate(self._tape.facts[task.sha])
+            self._refuse_changed_files(task, facts)
+            return facts
         if self._inner is None:
             raise UsageError(
                 f"--replay {self._tape.path}: the recording is of another task, size or precision than {task.name} ({task.size})"
@@ -73,6 +77,14 @@ class TapeEvaluator:
         facts = await self._inner.describe(task)
         await self._keep({"kind": "facts", "task": task.sha, "facts": facts.model_dump(mode="json")})
         return facts
+
+    def _refuse_changed_files(self, task: Task, facts: TaskFacts) -> None:
+        """A recording is of the files that the task read then; packages may be others, as a replay imports none."""
+        changed = facts.reads.find_changed_files(Path(task.folder)) if facts.reads is not None and task.folder else ()
+        for path in changed:
+            if find_state(path) != ABSENT:  # what is not here at all is on the machine that recorded
+                why = f"{path}, which {task.path} reads, is not what it was when this was recorded"
+                raise UsageError(f"{self._tape.path}: {why}; put it back, or record anew")
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """The recorded verdict about a text."""

@@ -17,6 +17,8 @@ _OWN = ""
 """Stands for the option where the tape is the run's own, which no option names."""
 _IDENTITY = ("kind", "key", "name", "call", "task", "kernel", "profile", "branch", "fault", "fatal", "race")
 """Fields that make two lines the same line."""
+_SAID = ("tape", "hardware", "reply", "memory", "fault")
+"""Kinds of lines that hold no judgement of a task."""
 
 
 class TapeRecorder:
@@ -45,6 +47,11 @@ class TapeRecorder:
                 raise  # the caller that has the run's folder knows what to say
             raise UsageError(f"{option} {path}: cannot write there ({error.strerror}); name another file") from error
 
+    def forget_judgements(self) -> None:
+        """Write new answers about a task also where the file has old ones; the last line of a kind counts."""
+        with self._lock:
+            self._known = {known for known in self._known if json.loads(known)[0] in _SAID}
+
     def write(self, line: Line) -> None:
         """Add one line. Raises OSError."""
         text = json.dumps(line, ensure_ascii=False) + "\n"  # in the order of its fields: prompts are made from them
@@ -62,6 +69,8 @@ class RunTape:
         self.recorder: TapeRecorder | None = None
         self.stopping: Callable[[], str | None] = lambda: None
         """Why the run is about to stop; nothing new is asked or judged then."""
+        self.replies_only = False
+        """Whether what an earlier part of the run judged does not count."""
 
     def open(self, path: Path, model: str) -> tuple[Tape, TapeRecorder]:
         """Read what an earlier part of the run has kept, and continue writing there. Raises UsageError for a broken line.
@@ -71,6 +80,9 @@ class RunTape:
         drop_cut_line(path)
         self.tape = load_tape(path, _OWN) if path.is_file() and path.stat().st_size else Tape([], path)
         self.recorder = TapeRecorder(path, model=model, more=True, option=_OWN)
+        if self.replies_only:
+            self.tape.forget_judgements()
+            self.recorder.forget_judgements()
         return self.tape, self.recorder
 
 

@@ -80,6 +80,11 @@ class Tape:
         with self._lock:
             self._replies[line["key"]].append(line)
 
+    def forget_judgements(self) -> None:
+        """Keep replies alone: what was judged does not count where nobody knows whether the task is still the same."""
+        for judged in (self.facts, self.verdicts, self.races, self.codes, self.counters, self.seeds):
+            judged.clear()
+
     def reply(self, request: Request) -> Line:
         """The recorded answer. Raises UsageError that shows where the question differs from the recorded one."""
         found = self.find(request)

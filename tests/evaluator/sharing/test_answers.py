@@ -12,7 +12,8 @@ import pytest
 from tritonsmith.cli.main import run
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
-from tritonsmith.evaluator.schema import LaunchFacts, Task, TimingKind
+from tritonsmith.evaluator.reads.record import UNKEPT, TaskReads
+from tritonsmith.evaluator.schema import LaunchFacts, Task, TaskFacts, TimingKind
 from tritonsmith.evaluator.sharing.answers import VARIABLE, AnswerStore, KeptEvaluator
 from tritonsmith.evaluator.sharing.views import SharedEvaluator
 from tritonsmith.evaluator.timed_race import RaceReport
@@ -28,6 +29,28 @@ def kept(store, *, fresh=False, score=1.5, **settings):
 
 def ask(evaluator, text="a", profile="quick", task=TASK):
     return asyncio.run(evaluator.evaluate(task, KernelText.of(text), profile))
+
+
+def test_what_a_task_reads_belongs_to_the_question_and_nothing_is_kept_where_nobody_knows(tmp_path, caplog):
+    store = AnswerStore(tmp_path / "answers.sqlite")
+
+    def ask_reading(task=TASK, unkept="", **reads):
+        inner, evaluator = kept(store)
+        inner.facts = TaskFacts(reads=TaskReads(**reads)) if reads else TaskFacts()
+        inner.verdicts["a"].environment.update({UNKEPT: unkept} if unkept else {})
+        ask(evaluator, task=task)
+        return len(inner.calls)
+
+    assert [ask_reading(files={"helper.py": state}) for state in ("one", "one", "two", "one")] == [1, 0, 1, 0]
+    assert [ask_reading(packages={"numpy": version}) for version in ("1", "2", "1")] == [1, 1, 0]
+    settled = TASK.model_copy(update={"reads": TaskReads(files={"helper.py": "two"})})
+    assert ask_reading(settled, files={"helper.py": "not asked again"}) == 0, "a settled task says itself what it reads"
+    late = {"files": {"helper.py": "three"}, "unkept": "it read x.txt only while it was judged"}
+    for words in ({"unknown": "it uses the network"}, {}, late):
+        assert [ask_reading(**words), ask_reading(**words)] == [1, 1], words
+    lines = [record.getMessage() for record in caplog.records]
+    for why in ("it uses the network", "the evaluator does not say what it reads", "it read x.txt only while it was judged"):
+        assert f"mine.py: its verdicts are not kept for other runs: {why}" in lines
 
 
 def test_one_question_is_measured_once_and_again_when_fresh(tmp_path):
