@@ -20,7 +20,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
-from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, fresh_seed
+from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask, fresh_seed
 from tritonsmith.evaluator.oracle.checks.neighbours import checked_calls
 from tritonsmith.evaluator.oracle.checks.trials import (
     Expected,
@@ -48,6 +48,8 @@ _REPLAYS = {"quick": ("shuffled",), "strict": ("round_robin", "shuffled")}
 _PATIENCE = {"quick": 4000, "strict": 8000}
 """By profile: wakings of waiting programs, over all launches of a replay, while one program is kept back. A wait that gives up sooner or
 later shows then."""
+_FIRST_WEIGHTS = {"quick": MOVED_WEIGHTS, "strict": 0}
+"""By profile: the draw of weights that a verdict begins with. `quick` has no other one, and a fresh module's ones and zeros hide much."""
 _OTHER_ORDER = "running the programs in another order gave another result"
 _IN_TURN = 0
 """The schedule that runs the programs in turn; every other number shuffles them in its own way."""
@@ -119,7 +121,7 @@ class CardFreeJudge:
     def judge(self, kernel: KernelText, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the parts of the estimate go, `call_seconds` bounds one interpreted call."""
         self._limit = call_seconds
-        self.session.use_weights(0)
+        self.session.use_weights(_FIRST_WEIGHTS[profile])
         self._replayer.start()
         log, facts = TrialLog(self.session), LaunchFacts()
         try:
@@ -211,7 +213,7 @@ class CardFreeJudge:
         where the result came about in another way; and what the other inputs show, once no replay says more.
         """
         if profile == "strict":
-            self.session.use_weights(1)
+            self.session.use_weights(MOVED_WEIGHTS)
             runner.command(Command.WEIGHTS, timeout=self._limit)
         calls = _list_other_calls(profile, self._configurations)
         orders, failed, report = _REPLAYS[profile], None, dict[str, Any]()
