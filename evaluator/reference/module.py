@@ -9,6 +9,7 @@ import ast
 import contextlib
 import dataclasses
 import linecache
+import re
 import sys
 import traceback
 import types
@@ -24,6 +25,9 @@ from tritonsmith.evaluator.schema import SizeValue, Task
 from tritonsmith.evaluator.tasks import assigned_names
 
 _MESSAGE_CHARACTERS = 300
+_ABOUT_A_CARD = re.compile("cuda|nvidia", re.IGNORECASE)
+_NO_CARD = "there is no CUDA card here: name no device (inside forward x.device), since the judge moves the module and its inputs itself"
+"""The cure where a file asks for one."""
 _EVERY_MODULE_HAS = frozenset(vars(nn.Module()))
 
 
@@ -221,6 +225,8 @@ def _blame_task(task: Task, what: str, cure: str) -> Iterator[None]:
         frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename == task.path]
         line = f", line {frames[-1].lineno}" if frames else ""
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS] or "no message"
+        if _ABOUT_A_CARD.search(text) and not torch.cuda.is_available():
+            cure = _NO_CARD
         raise TaskError(f"{task.path}{line}: {what} raised {type(error).__name__} ({text}); {cure}") from error
 
 
