@@ -17,6 +17,7 @@ from typing import Any
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.processes import lifeline
 from tritonsmith.evaluator.processes.crash import describe_crash
+from tritonsmith.evaluator.processes.following import find_last_step, is_followed, tell_step
 from tritonsmith.evaluator.processes.lines import read_line
 from tritonsmith.evaluator.processes.run_folder import life_line, remove_tree, run_folder
 from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
@@ -90,7 +91,7 @@ class ServerProcess:
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-            answer = read_line(process.stdout.fileno(), timeout)
+            answer = read_line(process.stdout.fileno(), timeout, self._tell_step if is_followed() else None)
         except OSError as error:
             answer = None
             reason = str(error)
@@ -105,6 +106,10 @@ class ServerProcess:
                 raise TaskError(crashed)
             raise InfrastructureError(f"the oracle process failed ({reason}){self._log_tail()}")
         return answer
+
+    def _tell_step(self) -> None:
+        """Say to whoever follows what the process is at."""
+        tell_step(find_last_step(self._read_log()))
 
     def _log_tail(self) -> str:
         lines = self._read_log().strip().splitlines()

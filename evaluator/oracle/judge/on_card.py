@@ -233,7 +233,9 @@ class CardJudge:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary; `Variation` says when they may."""
         got: list[torch.Tensor] = []
         asked: Counter[str] = Counter()
-        for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])):
+        kinds = (*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])
+        for number, kind in enumerate(kinds):
+            STEPS.note(f"check, inputs {number + 1} of {len(kinds)}")
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
                 self.session.use_weights(MOVED_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
@@ -250,6 +252,7 @@ class CardJudge:
         """Measure against the strongest baseline again, with other processes, weights and inputs. Raises RunnerFault."""
         sessions = []
         for number in range(MOVED_WEIGHTS + 1, MOVED_WEIGHTS + _SESSIONS[profile]):
+            STEPS.note(f"session {number - MOVED_WEIGHTS + 1} of {_SESSIONS[profile]}")
             self.session.use_weights(number)
             with self._further.lend(number - MOVED_WEIGHTS - 1, strongest) as baselines:
                 session = self._time_against(baselines, kernel, profile, strongest)
