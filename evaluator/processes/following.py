@@ -36,8 +36,9 @@ def find_last_step(log: str) -> str:
 
 
 @contextlib.asynccontextmanager
-async def follow_steps(tell: Callable[[str, float], None], every: float = EVERY_SECONDS) -> AsyncIterator[None]:
+async def follow_steps(tell: Callable[[str, float], None], every: float | None = None) -> AsyncIterator[None]:
     """Context in which `tell` is called every so many seconds, with the step that the work is at and the seconds that it has taken."""
+    pause = EVERY_SECONDS if every is None else every
     began, step = time.monotonic(), ""
 
     def note(now: str) -> None:
@@ -46,7 +47,7 @@ async def follow_steps(tell: Callable[[str, float], None], every: float = EVERY_
 
     async def repeat() -> None:
         while True:
-            await asyncio.sleep(every)
+            await asyncio.sleep(pause)
             tell(step, time.monotonic() - began)
 
     token, repeating = _listener.set(note), asyncio.create_task(repeat())
