@@ -18,7 +18,7 @@ from tritonsmith.cli.screen.answer import show
 from tritonsmith.cli.screen.progress import PlainProgress
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.processes import following
 from tritonsmith.evaluator.processes.following import tell_step
 from tritonsmith.evaluator.schema import Status, Task, Verdict
@@ -172,6 +172,15 @@ def test_a_quick_verdict_accepts_the_kernel_that_reads_them(evaluator: LocalEval
     (tmp_path / "norm.py").write_text(NORM)
     verdict = evaluator.evaluate_now(load_task(str(tmp_path / "norm.py"), size="small"), RIGHT_NORM, "quick")
     assert verdict.status is Status.OK, verdict.message
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("unread", ["", *UNREAD])
+def test_a_quick_verdict_of_a_card_refuses_it_too(unread: str, tmp_path: Path) -> None:
+    (tmp_path / "norm.py").write_text(NORM)
+    with open_evaluator("auto", tmp_path / "raw") as opened:
+        verdict = opened.evaluate_now(load_task(str(tmp_path / "norm.py")), UNREAD.get(unread, RIGHT_NORM), "quick")
+    assert verdict.status is (Status.INACCURATE if unread else Status.OK), verdict.message
 
 
 def test_a_verdict_is_strict_unless_another_is_asked_for(
