@@ -294,7 +294,8 @@ def test_the_answer_of_a_run_without_a_kernel_repeats_why(desk: Path, capsys: py
     async def go() -> None:
         settings = {"task": "norm.py", "size": "small", "seeds": 1, "policy": "best-of-n", "out": str(desk / "out")}
         fails = scripted_verdict(None, message="line 13: RuntimeError: shape '[7, -1]'\nis invalid", status=Status.RUNTIME_ERROR)
-        run = Run(RunConfig(**settings, budget={"candidates": 1}), author=ScriptedAuthor(seeds=["a"]), evaluator=ScriptedEvaluator({"a": fails}))
+        config = RunConfig(**settings, budget={"candidates": 1})
+        run = Run(config, author=ScriptedAuthor(seeds=["a"]), evaluator=ScriptedEvaluator({"a": fails}))
         async for _ in run.stream():
             pass
         assert run.summary is not None
