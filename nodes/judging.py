@@ -8,6 +8,7 @@ from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.floors import add_counters
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.limits import Counters
+from tritonsmith.evaluator.processes.following import follow_steps
 from tritonsmith.evaluator.protocol import Counting
 from tritonsmith.evaluator.schema import Task, TimingKind, Verdict
 from tritonsmith.graph.state import BranchState, State, allow_of
@@ -25,13 +26,16 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
     candidate, task = state["candidates"][candidate_id], state["task"]
     kernel = KernelText(await asyncio.to_thread(context.store.get, candidate.sha), candidate.sha)
 
+    def tell(step: str, seconds: float) -> None:
+        emit(runtime, "step", node, state, candidate_id, profile=profile, step=step, seconds=round(seconds))
+
     async def measure() -> Verdict:
         known = bool(getattr(context.evaluator, "knows", _never)(task, kernel, profile))
         if not known:
             emit(runtime, "evaluating", node, state, candidate_id, profile=profile)  # now, not while it waited for its turn
         inputs = {"candidate": candidate_id, "sha": candidate.sha, "profile": profile}
         tags = ["evaluation", f"profile:{profile}", *(["from:tape"] if known else [])]
-        async with span(f"evaluation {candidate_id}", inputs, tags) as work:
+        async with span(f"evaluation {candidate_id}", inputs, tags) as work, follow_steps(tell):
             verdict = await context.evaluator.evaluate(task, kernel, profile)
             verdict = verdict.model_copy(update={"sha": candidate.sha, "profile": profile})
             score_verdict(work, verdict)

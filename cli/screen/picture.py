@@ -32,12 +32,14 @@ class Doing:
     evaluating: dict[str, str] = field(default_factory=dict)
     """Candidates under evaluation with the profile."""
     note: str = ""
+    step: str = ""
+    """What the latest evaluation is at."""
 
     def __str__(self) -> str:
         if self.evaluating:
             what = ", ".join(self.evaluating)
             profile = "strict" if "strict" in self.evaluating.values() else "quick"
-            return f"{self.node} {what} ({profile})"
+            return f"{self.node} {what} ({profile}){f': {self.step}' if self.step else ''}"
         return f"{self.node} {self.candidate}".rstrip() + (f": {self.note}" if self.note else "")
 
 
@@ -103,6 +105,8 @@ class RunPicture:
                 doing = self.doing[branch] = Doing(node, time)
             doing.evaluating[name] = str(event.get("profile"))
             doing.note = ""
+        elif kind == "step" and branch in self.doing:
+            self.doing[branch].step = str(event.get("step") or "")
         elif kind == "verdict" and name:
             self._verdict(name, branch, event)
         elif kind == "size":
@@ -147,6 +151,7 @@ class RunPicture:
     def _verdict(self, name: str, branch: str, event: Event) -> None:
         if branch in self.doing:
             self.doing[branch].evaluating.pop(name, None)
+            self.doing[branch].step = ""
         if name in self.rows:
             fields: dict[str, Any] = {key: event[key] for key in _VERDICT if key in event}
             text = {"not_allowed": event.get("not_allowed") or "", "message": event.get("message") or ""}

@@ -215,6 +215,10 @@ _WORDS = {
     "stage": lambda event, picture: f"{event.get('node')} {event.get('candidate') or event.get('task') or ''}",
     "candidate": lambda event, picture: f"wrote {event.get('candidate')} ({event.get('stage')}): {event.get('rationale', '')}",
     "evaluating": lambda event, picture: f"{event.get('node')} judges {event.get('candidate')} ({event.get('profile')})",
+    "step": lambda event, picture: (
+        f"{event.get('node')} judges {event.get('candidate')} ({event.get('profile')}), {event.get('seconds')} s so far"
+        f"{': ' if event.get('step') else ''}{event.get('step') or ''}"
+    ),
     "verdict": _verdict_words,
     "usage": _usage_words,
     "analysis": lambda event, picture: (

@@ -110,6 +110,23 @@ def decision_grid(decisions: Iterable[Decision], width: int) -> RenderableType:
     return grid
 
 
+def verdict_table(verdicts: Iterable[tuple[str, Verdict | str]]) -> Table:
+    """One row per kernel file: its verdict, score and time, and why it is refused; or the reason why it has no verdict."""
+    table = Table(box=None, pad_edge=False, padding=(0, 2, 0, 0))
+    for name in ("kernel", "verdict", "score", "ms", "why"):
+        table.add_column(name, justify="right" if name in ("score", "ms") else "left", overflow="fold", no_wrap=name != "why")
+    for name, verdict in verdicts:
+        if isinstance(verdict, str):
+            table.add_row(name, Text("not judged", "red"), "-", "-", verdict)
+            continue
+        status = Text.assemble(_colour_status(verdict.status.value), f" ({verdict.label.value})" if verdict.label else "")
+        timing = verdict.timing if verdict.status is Status.OK else None
+        score = describe_comparison(timing) if timing else "-"
+        why = " ".join((verdict.quarantine if verdict.status is Status.OK else verdict.message).split())
+        table.add_row(name, status, score, _milliseconds(timing.median_ms) if timing else "-", why)
+    return table
+
+
 def verdict_lines(verdict: Verdict) -> list[Text]:
     """A verdict as labelled lines."""
     status = Text.assemble("status    ", _colour_status(verdict.status.value), f" ({verdict.label.value})" if verdict.label else "")

@@ -10,6 +10,7 @@ from dataclasses import replace
 
 from tritonsmith.evaluator.audits.findings import AuditFinding, apply_findings, weigh_interpreter, weigh_sanitizer
 from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.processes.following import tell_step
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.evaluator.tasks import load_task
 
@@ -47,6 +48,7 @@ def _judge_strictly(judge: Callable[[str], Verdict], audit: Callable[[Callable[[
             if not passes:
                 refused.set()
         if passes:
+            tell_step("audits")
             verdict = apply_findings(verdict, early.result() if early else audit(refused.is_set))
     return verdict
 

@@ -12,6 +12,7 @@ import sys
 
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.inductor.write import write_seed
+from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.schema import Hardware, Task
 
 
@@ -20,6 +21,7 @@ def main() -> None:
     answer_to = os.dup(1)
     os.dup2(2, 1)  # what the task prints must not mix with the answer
     asked = json.loads(sys.stdin.readline())
+    STEPS.note("run the task")
     try:
         answer = write_seed(Task.model_validate(asked["task"]), Hardware.model_validate(asked["hardware"]))
     except TaskError as error:

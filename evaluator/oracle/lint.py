@@ -24,6 +24,7 @@ from tritonsmith.evaluator.oracle.checks.correctness import Trial
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.oracle.checks.trials import reference_errors
+from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.questions.lint import LintFinding, LintReport
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.module import flatten, load_reference
@@ -271,6 +272,7 @@ def main() -> None:
     task = Task.model_validate_json(sys.stdin.readline())
     if task.size != "full":
         torch.set_num_threads(1)  # at small sizes threads cost more than they give
+    STEPS.note("run the task")
     try:
         answer = lint(task).model_dump(mode="json")
     except TaskError as error:

@@ -6,6 +6,7 @@ threads. Standard library only.
 
 from __future__ import annotations
 
+import faulthandler
 import os
 import runpy
 import select
@@ -29,6 +30,7 @@ def main() -> None:
     """Entry point."""
     life, module = int(sys.argv[1]), sys.argv[2]
     os.set_inheritable(life, False)
+    faulthandler.enable()  # a task's file may crash its process: `crash.py` reads what was running then
     threading.Thread(target=_watch, args=(life,), daemon=True, name="lifeline").start()
     sys.argv = [module, *sys.argv[3:]]
     runpy.run_module(module, run_name="__main__", alter_sys=True)

@@ -16,6 +16,8 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.processes import lifeline
+from tritonsmith.evaluator.processes.crash import describe_crash
+from tritonsmith.evaluator.processes.following import find_last_step, is_followed, tell_step
 from tritonsmith.evaluator.processes.lines import read_line
 from tritonsmith.evaluator.processes.run_folder import life_line, remove_tree, run_folder
 from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
@@ -56,6 +58,7 @@ class ServerProcess:
         self._folder = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True, dir=run_folder())
         Path(self._folder.name).chmod(0o711)  # candidates run as another user and have their files below it
         self.hardware: Hardware | None = None
+        self._log_begins = 0  # where in the log the present process begins
 
     def _start(self) -> subprocess.Popen[bytes]:
         """The process, which is started where none lives."""
@@ -63,6 +66,7 @@ class ServerProcess:
             folder, life = Path(self._folder.name), life_line()
             self._clear()
             with (folder / _LOG).open("ab") as log:
+                self._log_begins = log.tell()
                 self._process = subprocess.Popen(
                     lifeline.command(life, self._module), pass_fds=[life], stdin=subprocess.PIPE,
                     stdout=subprocess.PIPE, stderr=log, cwd=folder, start_new_session=True,
@@ -87,7 +91,7 @@ class ServerProcess:
         try:
             process.stdin.write(json.dumps(request).encode() + b"\n")
             process.stdin.flush()
-            answer = read_line(process.stdout.fileno(), timeout)
+            answer = read_line(process.stdout.fileno(), timeout, self._tell_step if is_followed() else None)
         except OSError as error:
             answer = None
             reason = str(error)
@@ -98,13 +102,23 @@ class ServerProcess:
             reason = f"no answer within {timeout:.0f} s" if process.poll() is None else f"exit code {process.returncode}"
         if answer is None:
             self.close()
+            if crashed := describe_crash(str((request.get("task") or {}).get("path")), process.returncode, self._read_log()):
+                raise TaskError(crashed)
             raise InfrastructureError(f"the oracle process failed ({reason}){self._log_tail()}")
         return answer
 
+    def _tell_step(self) -> None:
+        """Say to whoever follows what the process is at."""
+        tell_step(find_last_step(self._read_log()))
+
     def _log_tail(self) -> str:
+        lines = self._read_log().strip().splitlines()
+        return f": {lines[-1][:_TAIL_CHARACTERS]}" if lines else ""
+
+    def _read_log(self) -> str:
+        """What the process has written to stderr."""
         with contextlib.suppress(OSError):
-            lines = (Path(self._folder.name) / _LOG).read_text(errors="replace").strip().splitlines()
-            return f": {lines[-1][:_TAIL_CHARACTERS]}" if lines else ""
+            return (Path(self._folder.name) / _LOG).read_bytes()[self._log_begins :].decode(errors="replace")
         return ""
 
     def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:

@@ -5,6 +5,9 @@ from __future__ import annotations
 import sys
 import time
 
+LAST_STEP = "its last step is"
+"""How each of these lines begins."""
+
 
 class StepLog:
     """Writes to standard error, which is the log of the oracle's process."""
@@ -19,7 +22,7 @@ class StepLog:
     def note(self, step: str) -> float:
         """A step begins; returns when, in seconds of `time.monotonic`."""
         now = time.monotonic()
-        sys.stderr.write(f"its last step is '{step}', begun after {now - self._started:.0f} s\n")
+        sys.stderr.write(f"{LAST_STEP} '{step}', begun after {now - self._started:.0f} s\n")
         sys.stderr.flush()
         return now
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.processes import lifeline
+from tritonsmith.evaluator.processes.crash import describe_end
 from tritonsmith.evaluator.processes.run_folder import life_line, run_folder
 from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 from tritonsmith.evaluator.schema import Hardware, Task
@@ -56,7 +57,7 @@ class TaskProcess:
             read: turns the JSON object into a record; a ValidationError or KeyError of it counts as a failure of the process.
             hardware: the card that the question is about; the process then reads an object with `task` and `hardware`.
         Raises:
-            TaskError: the task file is at fault, or the time is over; one sentence for the user.
+            TaskError: the task file is at fault, also where it ends the process, or the time is over; one sentence for the user.
             InfrastructureError: the process itself failed.
         """
         try:
@@ -74,7 +75,10 @@ class TaskProcess:
                 raise TaskError(str(answer["error"]))
             return read(answer)
         except (ValueError, ValidationError, KeyError, TypeError):
-            tail = log.decode(errors="replace").strip().splitlines()[-1:] or ["no message"]
+            text = log.decode(errors="replace")
+            if not out.strip() and (crashed := describe_end(task.path, self._process.returncode, text)):
+                raise TaskError(crashed) from None
+            tail = text.strip().splitlines()[-1:] or ["no message"]
             raise InfrastructureError(f"{self._name} failed (exit code {self._process.returncode}): {tail[0][:_TAIL_CHARACTERS]}") from None
 
     def close(self) -> None:

@@ -12,6 +12,7 @@ import sys
 from dataclasses import asdict
 
 from tritonsmith.evaluator.errors import TaskError
+from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 
@@ -21,6 +22,7 @@ def main() -> None:
     answer_to = os.dup(1)
     os.dup2(2, 1)  # what the task prints must not mix with the answer
     task = Task.model_validate_json(sys.stdin.readline())
+    STEPS.note("run the task")
     try:
         facts, trace = probe(task)
         answer = {"facts": facts.model_dump(mode="json"), "trace": [asdict(cost) for cost in trace]}

@@ -10,6 +10,7 @@ import contextlib
 import dataclasses
 import linecache
 import os
+import re
 import sys
 import traceback
 import types
@@ -29,6 +30,9 @@ from tritonsmith.evaluator.tasks import assigned_names
 
 _MESSAGE_CHARACTERS = 300
 _VARIABLES = frozenset(ALLOWED_ENVIRONMENT)
+_ABOUT_A_CARD = re.compile("cuda|nvidia", re.IGNORECASE)
+_NO_CARD = "there is no CUDA card here: name no device (inside forward x.device), since the judge moves the module and its inputs itself"
+"""The cure where a file asks for one."""
 _EVERY_MODULE_HAS = frozenset(vars(nn.Module()))
 
 
@@ -240,7 +244,7 @@ def _blame_task(task: Task, what: str, cure: str) -> Iterator[None]:
         line = f", line {frames[-1].lineno}" if frames else ""
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS] or "no message"
         raised = f"{type(error).__name__}{_find_helper_line(task, error)}"
-        raise TaskError(f"{task.path}{line}: {what} raised {raised} ({text}); {_find_cure(task, error) or cure}") from error
+        raise TaskError(f"{task.path}{line}: {what} raised {raised} ({text}); {_find_cure(task, error, text) or cure}") from error
 
 
 def _find_helper_line(task: Task, error: BaseException) -> str:
@@ -249,15 +253,15 @@ def _find_helper_line(task: Task, error: BaseException) -> str:
     return f" in {frames[-1].filename}, line {frames[-1].lineno}" if frames and frames[-1].filename != task.path else ""
 
 
-def _find_cure(task: Task, error: BaseException) -> str:
-    """What helps where a module or a file is missing; empty for other errors."""
+def _find_cure(task: Task, error: BaseException, text: str) -> str:
+    """What helps where a module, a file or a card is missing; empty for other errors."""
     folder = task.folder or "the task's folder"
     if isinstance(error, ModuleNotFoundError) and error.name:
         name = error.name.split(".")[0]
         return f"looked in {folder}, on PYTHONPATH and among the installed packages; put {name}.py there, or install what it needs"
     if isinstance(error, FileNotFoundError) and isinstance(error.filename, str) and not os.path.isabs(error.filename):
         return f'a task runs in a folder of its own; write Path(__file__).parent / "{error.filename}" for a file in {folder}'
-    return ""
+    return _NO_CARD if _ABOUT_A_CARD.search(text) and not torch.cuda.is_available() else ""
 
 
 def _find_line(source: str, name: str) -> int | None:

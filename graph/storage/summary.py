@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from textwrap import shorten
 from typing import Any
 
 from pydantic import Field, ValidationError, computed_field
@@ -27,6 +28,10 @@ from tritonsmith.graph.storage.store import Store
 
 SUMMARY = "summary.json"
 """Name of the file in a run's folder that says that it is over."""
+
+
+_LONGEST_REASON = 300
+"""Characters of a refusal that the answer repeats; the whole message stands in the candidate's verdict."""
 
 
 class Winner(Record):
@@ -165,9 +170,18 @@ class Summary(Record):
         if self.waits_for:
             return describe_waiting(self.waits_for).replace("waiting", "WAITING", 1)
         if self.winner is None or self.winner.verdict.timing is None:
-            return "NO KERNEL: no candidate was accepted"
+            return f"NO KERNEL: no candidate was accepted{self._tell_refusal()}"
         words, precision = describe_best(self.winner.verdict.timing, confirmed=self.winner.confirmed), precision_of(self.winner.verdict)
         return words if precision in ("", PrecisionClass.IEEE) else f"{words}, precision {precision}"
+
+    def _tell_refusal(self) -> str:
+        """What became of the latest candidate that has a verdict: `; the latest, seed0-02, is runtime_error: line 13: ...`."""
+        told = next((row for row in reversed(self.candidates) if row.profile), None)
+        if told is None:
+            return ""
+        reason = shorten(told.not_allowed or told.message, _LONGEST_REASON, placeholder=" ...")
+        fate = "may not win" if told.not_allowed else f"is {told.status}"
+        return f"; the latest, {told.id}, {fate}{f': {reason}' if reason else ''}"
 
     def write(self, folder: Path) -> None:
         """Write `summary.json`; a run that has one is over, or waits. Raises OSError."""

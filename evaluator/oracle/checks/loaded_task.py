@@ -51,6 +51,8 @@ _MOVE = 0.2
 """Standard deviation of the change to constant weights, as a share of their value."""
 _MOST_BATCHES = 100
 """Batches that a norm in training mode has seen at most."""
+MOVED_WEIGHTS = 1
+"""The first draw of weights that leaves nothing as every module of the task begins: see `move_constants`."""
 _FARTHEST = 3.0
 """The largest such change, in standard deviations."""
 

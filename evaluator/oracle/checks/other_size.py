@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
-from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask
 from tritonsmith.evaluator.oracle.checks.planning import load_on_card
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call, require_no_race
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
@@ -16,6 +16,7 @@ from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Tas
 def judge_correctness(task: Task, hardware: Hardware, kernel: KernelText, call_seconds: float, pool: RunnerPool | None = None) -> Verdict:
     """Whether the candidate is right at this size, on the card where there is one and in the interpreter otherwise. Raises TaskError."""
     loaded = load_on_card(task, hardware, pool, timed=False) if hardware.present else LoadedTask(task, hardware, "cpu")
+    loaded.use_weights(MOVED_WEIGHTS)
     log = TrialLog(loaded)
     try:
         with loaded.runner(kernel, None if hardware.present else INTERPRETER) as runner:

@@ -19,7 +19,7 @@ from tritonsmith.evaluator.floors import CEILINGS
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
-from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask
 from tritonsmith.evaluator.oracle.checks.neighbours import ask_with_neighbours
 from tritonsmith.evaluator.oracle.checks.shared_inputs import SharedInputs
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, ask, checked_call, repeat_bitwise, require_settled
@@ -52,8 +52,8 @@ _SESSIONS = {"quick": 1, "strict": 3}
 """By profile: sessions of timing, each with fresh processes."""
 _CLOSE = 1.25
 """Baselines within this factor of the strongest, in the last verdict, may be the strongest in the next one."""
-_OTHER_WEIGHTS = 1
-"""The draw of weights that `strict` goes on with in its checks; further sessions have the next ones."""
+_FIRST_WEIGHTS = {"quick": MOVED_WEIGHTS, "strict": 0}
+"""By profile: the draw of weights that checks begin with. `strict` goes on with the moved ones, and its further sessions with the next."""
 _PROFILES = 3
 """Times that a forward is profiled before its kernels are said to take longer than the timed calls: others on the card slow them down."""
 _WAITING = 3
@@ -122,7 +122,7 @@ class CardJudge:
         """Checks and all sessions. Raises RunnerFault."""
         self._ahead = profile == "strict" or bool(self.baselines.undecided)
         self.timer.set_candidate(None)
-        self.session.use_weights(0)
+        self.session.use_weights(_FIRST_WEIGHTS[profile])
         time_calls = self._time_together if self._together else self._time_one_by_one
         timed = time_calls(log, memory, kernel, profile)
         with self._step("further sessions"):
@@ -233,9 +233,11 @@ class CardJudge:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary; `Variation` says when they may."""
         got: list[torch.Tensor] = []
         asked: Counter[str] = Counter()
-        for number, kind in enumerate((*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])):
+        kinds = (*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])
+        for number, kind in enumerate(kinds):
+            STEPS.note(f"check, inputs {number + 1} of {len(kinds)}")
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
-                self.session.use_weights(_OTHER_WEIGHTS)
+                self.session.use_weights(MOVED_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
             if number:
                 got = _choose_ask(profile, kind, asked[kind])(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
@@ -249,9 +251,10 @@ class CardJudge:
     def _further_sessions(self, kernel: KernelText, profile: str, strongest: str) -> list[TimingSession]:
         """Measure against the strongest baseline again, with other processes, weights and inputs. Raises RunnerFault."""
         sessions = []
-        for number in range(_OTHER_WEIGHTS + 1, _OTHER_WEIGHTS + _SESSIONS[profile]):
+        for number in range(MOVED_WEIGHTS + 1, MOVED_WEIGHTS + _SESSIONS[profile]):
+            STEPS.note(f"session {number - MOVED_WEIGHTS + 1} of {_SESSIONS[profile]}")
             self.session.use_weights(number)
-            with self._further.lend(number - _OTHER_WEIGHTS - 1, strongest) as baselines:
+            with self._further.lend(number - MOVED_WEIGHTS - 1, strongest) as baselines:
                 session = self._time_against(baselines, kernel, profile, strongest)
             if session is None:  # it does not count with these weights, or fails
                 raise BaselineError(strongest, "; ".join(self.baselines.notes))

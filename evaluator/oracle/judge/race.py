@@ -18,7 +18,7 @@ import torch
 from tritonsmith.evaluator.channel.doorbell import AS_CALLED, CUDA_GRAPH, FORMS, Command
 from tritonsmith.evaluator.errors import CardMemoryError, InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
+from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
@@ -69,7 +69,7 @@ def run_card_race(
     if not session.plan.together:
         raise InfrastructureError("the card's memory holds one process at a time, so two kernels cannot be timed in turn")
     try:
-        session.use_weights(0)
+        session.use_weights(MOVED_WEIGHTS)
         timer.set_candidate(None)
         baselines.start()
         timer.open_baselines()

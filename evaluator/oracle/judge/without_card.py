@@ -20,7 +20,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
-from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, fresh_seed
+from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask, fresh_seed
 from tritonsmith.evaluator.oracle.checks.neighbours import checked_calls
 from tritonsmith.evaluator.oracle.checks.trials import (
     Expected,
@@ -39,6 +39,7 @@ from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandl
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants, merge_launch_facts
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.timing.paired import compare
+from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Status, Timing, TimingKind, Verdict
 
 _SHUFFLES = {"quick": 0, "strict": 2}
@@ -48,6 +49,8 @@ _REPLAYS = {"quick": ("shuffled",), "strict": ("round_robin", "shuffled")}
 _PATIENCE = {"quick": 4000, "strict": 8000}
 """By profile: wakings of waiting programs, over all launches of a replay, while one program is kept back. A wait that gives up sooner or
 later shows then."""
+_FIRST_WEIGHTS = {"quick": MOVED_WEIGHTS, "strict": 0}
+"""By profile: the draw of weights that a verdict begins with. `quick` has no other one, and a fresh module's ones and zeros hide much."""
 _OTHER_ORDER = "running the programs in another order gave another result"
 _IN_TURN = 0
 """The schedule that runs the programs in turn; every other number shuffles them in its own way."""
@@ -119,7 +122,7 @@ class CardFreeJudge:
     def judge(self, kernel: KernelText, profile: str, raw: Path, call_seconds: float) -> Verdict:
         """One verdict; `raw` is where the parts of the estimate go, `call_seconds` bounds one interpreted call."""
         self._limit = call_seconds
-        self.session.use_weights(0)
+        self.session.use_weights(_FIRST_WEIGHTS[profile])
         self._replayer.start()
         log, facts = TrialLog(self.session), LaunchFacts()
         try:
@@ -166,6 +169,7 @@ class CardFreeJudge:
         first = runner.facts(self._limit)
         races, self._configurations = _list_races(first), _count_configurations(first)
         earlier = copy_last_trace(runner, blobs=False)  # a later call may take for granted what this one left, and nothing else
+        STEPS.note("the task's own inputs, in several orders" if _SHUFFLES[profile] else "the task's own inputs")
         tensors = self.session.draw("own")
         in_turn = fresh_call(self.session, runner, tensors, _IN_TURN, self._limit)
         facts = runner.facts(self._limit)  # of a warm call: weights are packed, as they are when the compiler's process counts
@@ -211,20 +215,21 @@ class CardFreeJudge:
         where the result came about in another way; and what the other inputs show, once no replay says more.
         """
         if profile == "strict":
-            self.session.use_weights(1)
+            self.session.use_weights(MOVED_WEIGHTS)
             runner.command(Command.WEIGHTS, timeout=self._limit)
-        calls = _list_other_calls(profile, self._configurations)
+        calls = list(enumerate(_list_other_calls(profile, self._configurations), start=1))
         orders, failed, report = _REPLAYS[profile], None, dict[str, Any]()
         for number, order in enumerate(orders):
             self._replayer.begin(kernel, traces, tensors, order, fresh_seed(), _PATIENCE[profile])
             try:
                 if failed is None:
-                    self._check_other_inputs(log, runner, calls[number :: len(orders)])
+                    self._check_other_inputs(log, runner, calls[number :: len(orders)], len(calls))
             except RunnerFault as fault:
                 failed = fault
             except BaseException:
                 self._replayer.abandon()
                 raise
+            STEPS.note(f"replay {number + 1} of {len(orders)}")
             got, report = self._replayer.finish(self._limit)
             self._judge_replay(got, report, same, tensors, runner)
         if failed is not None:
@@ -248,9 +253,10 @@ class CardFreeJudge:
             status = Status.INACCURATE if unwritten or trial.is_near(asked) else Status.CHEATING
             raise RunnerFault(status, message + describe_error([trial], asked))
 
-    def _check_other_inputs(self, log: TrialLog, runner: RunnerHandle, calls: list[tuple[str, int]]) -> None:
-        """Check one call on inputs of each kind. Raises RunnerFault; accuracy is judged by the caller."""
-        for kind, order in calls:
+    def _check_other_inputs(self, log: TrialLog, runner: RunnerHandle, calls: list[tuple[int, tuple[str, int]]], count: int) -> None:
+        """Check one call on inputs of each kind, numbered among `count`. Raises RunnerFault; accuracy is judged by the caller."""
+        for number, (kind, order) in calls:
+            STEPS.note(f"further inputs, {number} of {count}")
             (checked_calls if kind == "signed" else checked_call)(log, runner, kind, order, self._limit)
             require_no_race(_list_races(runner.facts(self._limit)))
 

@@ -74,7 +74,7 @@ class Session:
         return Runner(kernel)
 
     def use_weights(self, number):
-        assert number == 0
+        assert number == 1  # as for a quick verdict
 
     def draw(self, kind):
         return [kind]
