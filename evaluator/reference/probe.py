@@ -27,7 +27,7 @@ from tritonsmith.evaluator.reference.shapes import describe_shapes
 from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
 from tritonsmith.evaluator.reference.tables import find_tables
 from tritonsmith.evaluator.reference.trace import tensor_bytes
-from tritonsmith.evaluator.reference.updates import find_updates
+from tritonsmith.evaluator.reference.updates import find_updates, list_by_mode
 from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_fixed_shapes, require_no_chance, run_watched
 from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_chosen_size
@@ -139,6 +139,7 @@ def _describe_still(reference: Reference, model: nn.Module, inputs: list[Any]) -
         values=tuple(write_literal(value) if not list_tensors(value) else "" for value in inputs),
         parameters={name: list_specs(value)[0] for name, value in state.items()},
         init_inputs=tuple(map(write_literal, reference.init_inputs())),
+        by_mode=list_by_mode(model, reference.task.source),
         modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),
         precision=find_class(inputs, state.values(), (), ForwardWatch()),
         min_bytes=_total_bytes([*(value for value in inputs if isinstance(value, torch.Tensor)), *_storages(model)]),
