@@ -93,6 +93,8 @@ class TaskFacts(Record):
     """Tensors that the constructor makes alike for every seed and that no `state_dict` holds, by their dotted name."""
     updates: tuple[str, ...] = ()  # persistent buffers that forward updates; their values after the call are compared too
     by_mode: tuple[str, ...] = ()  # what of the module acts otherwise in the other mode, such as `nn.Dropout at drop`
+    buffers: tuple[str, ...] = ()  # names among `parameters` that are buffers
+    frozen: tuple[str, ...] = ()  # names among them of parameters that the module froze
     precision: PrecisionClass = PrecisionClass.IEEE  # the class that follows from the task's types
     init_inputs: tuple[str, ...] | None = None
     """Arguments of Model's constructor as Python writes them, empty for one that is no literal; None where nobody looked."""

@@ -37,6 +37,8 @@ def write_drop_in(task: Task, facts: dict[str, Any], text: str) -> str:
         by_mode=tuple(facts.get("by_mode") or ()),
         takes_tensors=tuple(spec is not None for spec in facts.get("inputs") or ()),
         updates=tuple(facts.get("updates") or ()),
+        buffers=tuple(facts.get("buffers") or ()),
+        frozen=tuple(facts.get("frozen") or ()),
         reference=reference,
         why_not=why_not,
         keeps=_KEEPS in text,
