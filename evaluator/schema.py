@@ -94,6 +94,7 @@ class TaskFacts(Record):
     updates: tuple[str, ...] = ()  # persistent buffers that forward updates; their values after the call are compared too
     by_mode: tuple[str, ...] = ()  # what of the module acts otherwise in the other mode, such as `nn.Dropout at drop`
     buffers: tuple[str, ...] = ()  # names among `parameters` that are buffers
+    tied: dict[str, str] = Field(default_factory=dict)  # by name among them: the first name of the same tensor
     frozen: tuple[str, ...] = ()  # names among them of parameters that the module froze
     precision: PrecisionClass = PrecisionClass.IEEE  # the class that follows from the task's types
     init_inputs: tuple[str, ...] | None = None

@@ -135,6 +135,7 @@ def _describe_still(reference: Reference, model: nn.Module, inputs: list[Any]) -
     """What is known before forward runs."""
     kept = {name: value for name, value in model.state_dict(keep_vars=True).items() if isinstance(value, torch.Tensor)}
     state = {name: value.detach() for name, value in kept.items()}
+    first = {id(value): name for name, value in reversed(kept.items())}
     return TaskFacts(
         inputs=tuple(list_specs(value)[0] if isinstance(value, torch.Tensor) else None for value in inputs),
         values=tuple(write_literal(value) if not list_tensors(value) else "" for value in inputs),
@@ -142,6 +143,7 @@ def _describe_still(reference: Reference, model: nn.Module, inputs: list[Any]) -
         init_inputs=tuple(map(write_literal, reference.init_inputs())),
         by_mode=list_by_mode(model, reference.task.source),
         buffers=tuple(name for name, value in kept.items() if not isinstance(value, nn.Parameter)),
+        tied={name: first[id(value)] for name, value in kept.items() if first[id(value)] != name},
         frozen=tuple(name for name, value in kept.items() if isinstance(value, nn.Parameter) and not value.requires_grad),
         modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),
         precision=find_class(inputs, state.values(), (), ForwardWatch()),

@@ -38,6 +38,7 @@ def write_drop_in(task: Task, facts: dict[str, Any], text: str) -> str:
         takes_tensors=tuple(spec is not None for spec in facts.get("inputs") or ()),
         updates=tuple(facts.get("updates") or ()),
         buffers=tuple(facts.get("buffers") or ()),
+        tied=dict(facts.get("tied") or {}),
         frozen=tuple(facts.get("frozen") or ()),
         reference=reference,
         why_not=why_not,

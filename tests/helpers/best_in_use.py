@@ -9,7 +9,7 @@ import io
 import json
 import pickle
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -25,7 +25,7 @@ from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.graph.storage.drop_in import write_drop_in
-from tritonsmith.prompts.recipes.book import match
+from tritonsmith.prompts.recipes.book import BOOK, match
 
 CACHING = '''
 import threading
@@ -60,6 +60,20 @@ def refuse(x):
     return x
 '''
 """A kernel as a model may write one: what it keeps cannot be copied, and a name of it is one of the added part."""
+PLAIN = """
+import torch.nn as nn
+import torch
+
+
+class ModelNew(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.w = nn.Parameter(torch.empty(12))
+
+    def forward(self, x):
+        return x * self.w
+"""
+"""A text that stands for a kernel's."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,10 @@ class Use:
     case: RegionCase
     recipe: str = ""
     """The last that the author offers where this is empty."""
+    settings: Mapping[str, Any] | None = None
+    """Those by which a recipe writes what it would not offer for so few values."""
     text: str = ""
+    """A kernel that somebody else wrote."""
 
 
 USES = {
@@ -99,7 +116,7 @@ USES = {
     "convnet in training": Use(
         RegionCase(
             "convnet in training", "return F.relu(self.n(self.c(x)))", "torch.randn(2, 12, 6, 6)",
-            "self.c = nn.Conv2d(12, 8, 3, padding=1); self.n = nn.BatchNorm2d(8)", mode="train",
+            "self.c = nn.Conv2d(12, 8, 3, padding=1, bias=False); self.n = nn.BatchNorm2d(8)", mode="train",
         ),
         "convnet_products",
     ),
@@ -107,7 +124,8 @@ USES = {
         RegionCase("norm in training", "return self.n(x) * 2", "torch.randn(6, 12)", "self.n = nn.BatchNorm1d(12)", mode="train")
     ),
     "product": Use(
-        RegionCase("product", "return F.gelu(self.a(x))", "torch.randn(17, 12)", "self.a = nn.Linear(12, 24)"), "product_in_parts"
+        RegionCase("product", "return F.gelu(self.a(x))", "torch.randn(17, 12)", "self.a = nn.Linear(12, 24)"), "product_in_parts",
+        {"group": 8, "block_m": 32, "block_n": 32, "block_k": 16, "num_warps": 4, "num_stages": 2, "scheme": "fp16x3", "carried": True},
     ),
     "dropout": Use(
         RegionCase("dropout", "return self.d(torch.exp(x)) + self.b", "torch.randn(5, 12)", "self.d = nn.Dropout(0.3); self.b = nn.Parameter(torch.ones(12))")
@@ -120,7 +138,7 @@ USES = {
         )
     ),
     "number": Use(RegionCase("number", "return torch.exp(torch.arange(12).float() * n)", "0.5", arguments="n")),
-    "cut off": Use(RegionCase("cut off", "global CALLS; CALLS = 1; return x * self.w", "torch.randn(5, 12)", "self.w = nn.Parameter(torch.ones(12))"), text="elements"),
+    "cut off": Use(RegionCase("cut off", "global CALLS; CALLS = 1; return x * self.w", "torch.randn(5, 12)", "self.w = nn.Parameter(torch.ones(12))"), text=PLAIN),
     "caching": Use(RegionCase("caching", "return self.a(x)", "torch.randn(5, 6)", "self.a = nn.Linear(6, 7, bias=False)"), text=CACHING),
 }  # fmt: skip
 
@@ -136,10 +154,10 @@ class Desk:
     mode: Literal["eval", "train"]
 
     def compare(self, fast: nn.Module | None = None) -> float:
-        """The largest difference between a kernel's results, as they are or of a copy, and the reference's."""
+        """The largest difference of a kernel's results, as they are or of a copy, as a share of the reference's largest."""
         with torch.no_grad():
             pairs = zip(flatten((fast or self.fast)(*self.inputs)), flatten(self.reference(*self.inputs)), strict=True)
-            return max(float((one.double() - other.double()).abs().max()) for one, other in pairs)
+            return max(float((one.double() - other.double()).abs().max() / other.double().abs().max()) for one, other in pairs)
 
 
 def prepare(name: str, folder: Path) -> Desk:
@@ -147,7 +165,7 @@ def prepare(name: str, folder: Path) -> Desk:
     use = USES[name]
     task = Task(name="a_task", path="a_task.py", source=use.case.source(), mode=use.case.mode)
     facts, _ = probe(task)
-    text = use.text if "\n" in use.text else write_kernel(task, USES[use.text] if use.text else use)
+    text = use.text or write_kernel(task, use)
     path = folder / f"best_{len(list(folder.iterdir()))}.py"
     path.write_text(text + write_drop_in(task, facts.model_dump(mode="json"), text))
     spec = importlib.util.spec_from_file_location(path.stem, path)
@@ -166,24 +184,13 @@ def prepare(name: str, folder: Path) -> Desk:
 
 def write_kernel(task: Task, use: Use) -> str:
     """The built-in author's text."""
-    if task.source != use.case.source():
-        task = task.model_copy(update={"source": use.case.source()})
     facts, _ = probe(task)
     found = match(task, facts, CARDS["h200"])
     assert found is not None
-    if use.recipe and found.recipe(use.recipe) is None:
-        found = next(one for one in _every_match(task, facts) if one.recipe(use.recipe) is not None)
-    recipe = found.recipe(use.recipe) if use.recipe else found.recipes[-1]
-    assert recipe is not None
-    settings = recipe.defaults(found.plan, CARDS["h200"], task.precision)
+    recipe = BOOK[use.recipe] if use.recipe else found.recipes[-1]
+    settings = use.settings or recipe.defaults(found.plan, CARDS["h200"], task.precision)
     assert settings is not None
-    return recipe.render(found.plan, settings)
-
-
-def _every_match(task: Task, facts: Any) -> list[Any]:
-    from tritonsmith.prompts.recipes.book import list_matches
-
-    return list(list_matches(task, facts, CARDS["h200"]))
+    return recipe.render(found.plan, dict(settings))
 
 
 def say(call: Callable[[], Any]) -> str:
@@ -218,11 +225,12 @@ def take_gradients(desk: Desk, model: nn.Module, *, twice: bool = False) -> list
 
 
 def differ(mine: list[torch.Tensor | None], wanted: list[torch.Tensor | None]) -> float:
-    """The largest difference as a share of the largest gradient; infinite where one is missing."""
+    """The largest difference as a share of the largest of all gradients; infinite where one is missing."""
     if [one is None for one in mine] != [one is None for one in wanted]:
         return float("inf")
     pairs = [(one, other) for one, other in zip(mine, wanted, strict=True) if one is not None and other is not None]
-    return max(float((one - other).abs().max() / (other.abs().max() + 1e-9)) for one, other in pairs)
+    largest = max(float(other.detach().abs().max()) for _, other in pairs)
+    return max(float((one - other).detach().abs().max()) for one, other in pairs) / largest
 
 
 def ask_gradients(desk: Desk) -> Iterator[tuple[str, Any]]:
@@ -299,7 +307,7 @@ def ask_compilers(desk: Desk) -> Iterator[tuple[str, Any]]:
     compiled = torch.compile(network, backend="eager")(given)
     plain = torch.tanh(desk.reference(again))
     (first,), (second,) = torch.autograd.grad(compiled.sum(), given), torch.autograd.grad(plain.sum(), again)
-    yield "compiled", float((compiled - plain).abs().max()) + float((first - second).abs().max())
+    yield "compiled", float((compiled - plain).detach().abs().max() + (first - second).abs().max())
     torch._dynamo.reset()
     yield "one graph", say(lambda: torch.compile(network, backend="eager", fullgraph=True)(given))
     yield "exported", say(lambda: torch.export.export(network, (given,), strict=False))
