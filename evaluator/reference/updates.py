@@ -1,4 +1,4 @@
-"""Buffers that a forward updates, such as the running statistics of a batch norm in training mode, and what acts by the mode. Imports torch.
+"""Buffers that a forward updates, such as running statistics in training mode, and what acts by the mode. Imports torch.
 
 What forward leaves in them is compared like its outputs. Each call starts from the values of the weights' file: for the reference, the
 baselines and the candidate alike. So calls can be repeated and taken again, and no call depends on those before it.
@@ -19,7 +19,6 @@ from torch._subclasses.fake_tensor import is_fake
 from tritonsmith.evaluator.reference.module import flatten, list_tensors
 from tritonsmith.evaluator.reference.structure import find_shared
 
-
 _RATES = ("p", "dropout")
 """Attributes of modules of PyTorch that say how much they drop out in training mode."""
 
@@ -33,7 +32,8 @@ def list_by_mode(model: nn.Module, source: str) -> tuple[str, ...]:
     """
     found = [f"nn.{type(module).__name__}" + (f" at {path}" if path else "") for path, module in model.named_modules() if _differs(module)]
     own = any(isinstance(node, ast.Attribute) and node.attr == "training" for node in ast.walk(ast.parse(source)))
-    foreign = {type(module) for module in model.modules() if type(module).__module__.partition(".")[0] not in ("torch", type(model).__module__)}
+    known = ("torch", type(model).__module__)
+    foreign = {type(module) for module in model.modules() if type(module).__module__.partition(".")[0] not in known}
     asking = ["the code that reads `training`"] * own + [one.__name__ for one in foreign if _asks_mode(one)]
     return (*found, *sorted(asking))
 

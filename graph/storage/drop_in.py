@@ -1,4 +1,4 @@
-"""The last part of `best.py`: what lets its ModelNew stand in a larger program. It is added to the winner's text, which it does not change."""
+"""The last part of `best.py`, behind the winner's text: what lets its ModelNew stand in a larger program."""
 
 import ast
 import re
@@ -7,10 +7,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.evaluator.source.parse import parse
-from tritonsmith.prompts.recipes.reference import BUILD_WHOLE, write_reference
+from tritonsmith.prompts.recipes.reference import write_reference
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
@@ -66,8 +65,9 @@ def _list_defined(tree: ast.Module) -> set[str]:
 
 def _rename(part: str, taken: set[str]) -> str:
     """The part with other names where the kernel's text has its own."""
-    own = {item.name for item in parse(part).body if isinstance(item, ast.FunctionDef | ast.ClassDef)}
-    own |= {target.id for item in parse(part).body if isinstance(item, ast.Assign) for target in item.targets if isinstance(target, ast.Name)}
+    tree = parse(part)
+    targets = [target for item in tree.body if isinstance(item, ast.Assign) for target in item.targets]
+    own = _list_defined(tree) | {target.id for target in targets if isinstance(target, ast.Name)}
     for name in sorted(own & taken - {"ModelNew"}):
         part = re.sub(rf"(?<![.\w]){name}\b", f"{name}_in_use", part)
     return part

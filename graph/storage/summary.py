@@ -180,7 +180,10 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
     task, candidates = state["task"], state.get("candidates", {})
     winner = winner_of(state)
     facts = state.get("facts")
-    told_facts = {"inputs", "init_inputs", "returns", "flops", "min_bytes", "reference_launches", "serial_steps", "updates", "by_mode", "buffers", "tied", "frozen"}
+    told_facts = {
+        "inputs", "init_inputs", "returns", "flops", "min_bytes", "reference_launches", "serial_steps", "updates", "by_mode", "buffers",
+        "tied", "frozen",
+    }  # fmt: skip
     return Summary(
         task=task.name,
         policy=policy,

@@ -1,4 +1,4 @@
-"""What a user does with `best.py`: training through it, copies, changed weights, another mode, torch.compile. Triton's interpreter runs it."""
+"""What a user does with `best.py`: training through it, copies, changed weights, another mode, torch.compile."""
 
 import json
 import os

@@ -91,7 +91,8 @@ class Use:
 
 USES = {
     "elements": Use(
-        RegionCase("elements", "return F.silu(x) * self.scale", "torch.randn(5, 12)", "self.scale = nn.Parameter(torch.ones(12))"), "pointwise"
+        RegionCase("elements", "return F.silu(x) * self.scale", "torch.randn(5, 12)", "self.scale = nn.Parameter(torch.ones(12))"),
+        "pointwise",
     ),
     "norm": Use(
         RegionCase(
@@ -128,17 +129,26 @@ USES = {
         {"group": 8, "block_m": 32, "block_n": 32, "block_k": 16, "num_warps": 4, "num_stages": 2, "scheme": "fp16x3", "carried": True},
     ),
     "dropout": Use(
-        RegionCase("dropout", "return self.d(torch.exp(x)) + self.b", "torch.randn(5, 12)", "self.d = nn.Dropout(0.3); self.b = nn.Parameter(torch.ones(12))")
+        RegionCase(
+            "dropout", "return self.d(torch.exp(x)) + self.b", "torch.randn(5, 12)",
+            "self.d = nn.Dropout(0.3); self.b = nn.Parameter(torch.ones(12))",
+        )
     ),
     "shared weights": Use(
         RegionCase(
-            "shared weights", "return torch.sigmoid(x * self.a.weight[0] + self.held[0].sum()) * self.b.weight.mean(0)", "torch.randn(5, 12)",
+            "shared weights", "return torch.sigmoid(x * self.a.weight[0] + self.held[0].sum()) * self.b.weight.mean(0)",
+            "torch.randn(5, 12)",
             "self.a = nn.Linear(12, 12); self.b = nn.Linear(12, 12); self.b.weight = self.a.weight; self.held = [self.a.bias]; "
             "self.b.bias.requires_grad_(False)",
         )
     ),
     "number": Use(RegionCase("number", "return torch.exp(torch.arange(12).float() * n)", "0.5", arguments="n")),
-    "cut off": Use(RegionCase("cut off", "global CALLS; CALLS = 1; return x * self.w", "torch.randn(5, 12)", "self.w = nn.Parameter(torch.ones(12))"), text=PLAIN),
+    "cut off": Use(
+        RegionCase(
+            "cut off", "global CALLS; CALLS = 1; return x * self.w", "torch.randn(5, 12)", "self.w = nn.Parameter(torch.ones(12))"
+        ),
+        text=PLAIN,
+    ),
     "caching": Use(RegionCase("caching", "return self.a(x)", "torch.randn(5, 6)", "self.a = nn.Linear(6, 7, bias=False)"), text=CACHING),
 }  # fmt: skip
 
@@ -197,7 +207,7 @@ def say(call: Callable[[], Any]) -> str:
     """What a call raises."""
     try:
         call()
-    except Exception as error:
+    except Exception as error:  # noqa: BLE001 - whatever it is
         return f"{type(error).__name__}: {error}"
     return ""
 
@@ -248,7 +258,8 @@ def ask_gradients(desk: Desk) -> Iterator[tuple[str, Any]]:
     yield "state after", max((float((states[0][name].double() - one.double()).abs().max()) for name, one in states[1].items()), default=0.0)
     yield "names", [name for name, _ in desk.fast.named_parameters()] == [name for name, _ in desk.reference.named_parameters()]
     with suppress(RuntimeError):  # some gradients of PyTorch have none themselves
-        yield "gradients of gradients", differ(take_gradients(desk, desk.fast, twice=True), take_gradients(desk, desk.reference, twice=True))
+        mine, wanted = take_gradients(desk, desk.fast, twice=True), take_gradients(desk, desk.reference, twice=True)
+        yield "gradients of gradients", differ(mine, wanted)
 
 
 def ask_copies(desk: Desk) -> Iterator[tuple[str, Any]]:
