@@ -19,7 +19,7 @@ _KEEPS = "_version"
 
 
 def write_drop_in(task: Task, facts: dict[str, Any], text: str) -> str:
-    """The part that follows a kernel's text; empty for a text that is no Python.
+    """The part that follows a kernel's text; empty for a text that is no Python or has no ModelNew.
 
     Args:
         task: what the kernel was judged for.
@@ -29,6 +29,9 @@ def write_drop_in(task: Task, facts: dict[str, Any], text: str) -> str:
     try:
         tree = parse(text)
     except SyntaxError:
+        return ""
+    names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | _list_defined(tree)
+    if "ModelNew" not in names:
         return ""
     reference, why_not = write_reference(task.source, task.overrides)
     part = _TEMPLATES.get_template("drop_in.py.j2").render(
@@ -44,7 +47,7 @@ def write_drop_in(task: Task, facts: dict[str, Any], text: str) -> str:
         keeps=_KEEPS in text,
         modules="".join(f"{name}, " for name in _list_modules(tree)),
     )
-    return _rename(part, {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | _list_defined(tree))
+    return _rename(part, names)
 
 
 def _list_modules(tree: ast.Module) -> list[str]:

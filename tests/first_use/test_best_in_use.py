@@ -32,8 +32,8 @@ CHANGES = (
 def ask(folder: Path, *asked: str) -> dict[str, dict[str, Any]]:
     """Answers about these cases; one process asks for them all."""
     done = subprocess.run(
-        [sys.executable, HELPERS / "best_in_use.py", folder, *asked], capture_output=True, text=True, check=False,
-        env=os.environ | {"TRITON_INTERPRET": "1"}, timeout=500,
+        [sys.executable, HELPERS / "recipe_cases" / "best_in_use.py", folder, *asked], capture_output=True, text=True, check=False,
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(HELPERS)}, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
