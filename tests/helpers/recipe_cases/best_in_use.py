@@ -27,7 +27,7 @@ from tritonsmith.evaluator.schema import Task
 from tritonsmith.graph.storage.drop_in import write_drop_in
 from tritonsmith.prompts.recipes.book import BOOK, match
 
-CACHING = '''
+CACHING = """
 import threading
 from torch import nn
 import torch
@@ -58,7 +58,7 @@ class ModelNew(nn.Module):
 
 def refuse(x):
     return x
-'''
+"""
 """A kernel as a model may write one: what it keeps cannot be copied, and a name of it is one of the added part."""
 PLAIN = """
 import torch.nn as nn
@@ -275,7 +275,7 @@ def ask_copies(desk: Desk) -> Iterator[tuple[str, Any]]:
         "torch.save": torch.load(file, weights_only=False),
         "average": average.module,
     }
-    fresh = {*vars(type(desk.fast)(*desk.fast.constructed_with[0]))}
+    fresh = {*vars(type(desk.fast)(*vars(desk.fast)["constructed_with"][0]))}
     yield "kept by copies", sorted({name for one in copies.values() for name in vars(one)} - fresh)
     for name, one in copies.items():
         yield name, desk.compare(one)
