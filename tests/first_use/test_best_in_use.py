@@ -29,11 +29,11 @@ CHANGES = (
 )  # fmt: skip
 
 
-def ask(folder: Path, *asked: str) -> dict[str, dict[str, Any]]:
+def ask(folder: Path, *asked: str, interpreted: bool = True) -> dict[str, dict[str, Any]]:
     """Answers about these cases; one process asks for them all."""
     done = subprocess.run(
         [sys.executable, HELPERS / "recipe_cases" / "best_in_use.py", folder, *asked], capture_output=True, text=True, check=False,
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": str(HELPERS)}, timeout=500,
+        env=os.environ | {"TRITON_INTERPRET": str(int(interpreted)), "PYTHONPATH": str(HELPERS)}, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
@@ -103,3 +103,11 @@ def test_more_families_and_compilers(tmp_path: Path) -> None:
     assert compilers["compiled"] <= 1e-5
     for question in ("one graph", "exported", "exported strictly"):
         assert "export the reference" in compilers[question], compilers[question]
+
+
+@pytest.mark.gpu
+def test_all_of_it_holds_on_a_card(tmp_path: Path) -> None:
+    """cuDNN's recurrent layers, captured graphs and compiled kernels take part."""
+    found = ask(tmp_path, *(one for one in (*QUICK, *SLOW) if not one.startswith("number")), interpreted=False)
+    assert all(found.values())
+    require_all(found)

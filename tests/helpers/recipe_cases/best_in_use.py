@@ -1,4 +1,4 @@
-"""What becomes of a `best.py` in a user's program, for some families. Under TRITON_INTERPRET=1 it prints {case: {question: answer}}.
+"""A `best.py` in a user's program, for some families. It prints {case: {question: answer}}: on the card, or under TRITON_INTERPRET=1.
 
 Its arguments are a folder for the files and the names of the cases.
 """
@@ -7,10 +7,11 @@ import copy
 import importlib.util
 import io
 import json
+import os
 import pickle
 import sys
 from collections.abc import Callable, Iterator, Mapping
-from contextlib import suppress
+from contextlib import nullcontext, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -74,6 +75,10 @@ class ModelNew(nn.Module):
         return x * self.w
 """
 """A text that stands for a kernel's."""
+
+
+INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
+DEVICE = torch.device("cpu" if INTERPRETED else "cuda")
 
 
 @dataclass(frozen=True)
@@ -183,11 +188,14 @@ def prepare(name: str, folder: Path) -> Desk:
     module = sys.modules[path.stem] = importlib.util.module_from_spec(spec)
     spec.loader.exec_module(module)
     loaded = load_reference(task)
-    reference, inputs = loaded.build(0), loaded.draw_inputs(1)
+    reference, inputs = (
+        loaded.build(0).to(DEVICE),
+        [one.to(DEVICE) if isinstance(one, torch.Tensor) else one for one in loaded.draw_inputs(1)],
+    )
     with torch.no_grad():
         for one in reference.parameters():
             one.normal_()
-    fast = module.ModelNew(*loaded.init_inputs()).train(use.case.mode == "train")
+    fast = module.ModelNew(*loaded.init_inputs()).train(use.case.mode == "train").to(DEVICE)
     fast.load_state_dict(reference.state_dict())
     return Desk(module, reference, fast, inputs, use.case.mode)
 
@@ -214,15 +222,15 @@ def say(call: Callable[[], Any]) -> str:
 
 def take_gradients(desk: Desk, model: nn.Module, *, twice: bool = False) -> list[torch.Tensor | None]:
     """Gradients of a layer ahead of a module, of the inputs and of the weights, from all its results."""
-    ahead = nn.Linear(12, 12)
+    ahead = nn.Linear(12, 12, device=DEVICE)
     with torch.no_grad():
         for number, one in enumerate(ahead.parameters()):
-            one.copy_(torch.linspace(-1, 1, one.numel()).view_as(one) * (number + 1))
+            one.copy_(torch.linspace(-1, 1, one.numel(), device=DEVICE).view_as(one) * (number + 1))
     given = [one.clone().requires_grad_() if isinstance(one, torch.Tensor) else one for one in desk.inputs]
     first = given[0].movedim(1, -1) if given[0].dim() == 4 else given[0]
     through = ahead(first).movedim(-1, 1) if given[0].dim() == 4 else ahead(first)
     results = [one for one in flatten(model(through, *given[1:])) if one.is_floating_point()]
-    total = sum(((one * torch.linspace(-1, 2, one.numel()).view(one.shape)) ** 2).sum() for one in results)
+    total = sum(((one * torch.linspace(-1, 2, one.numel(), device=DEVICE).view(one.shape)) ** 2).sum() for one in results)
     assert isinstance(total, torch.Tensor)
     wanted = [*ahead.parameters(), *given, *dict(sorted(model.named_parameters())).values()]
     wanted = [one for one in wanted if one.requires_grad]
@@ -343,12 +351,13 @@ QUESTIONS = {
 
 def main() -> None:
     """Answers for each `CASE:QUESTIONS` of the arguments."""
+    torch.backends.cudnn.allow_tf32 = False
     folder, found = Path(sys.argv[1]), dict[str, dict[str, Any]]()
-    with schedule.session("round_robin", 0, detect_races=False):
+    with schedule.session("round_robin", 0, detect_races=False) if INTERPRETED else nullcontext():
         for asked in sys.argv[2:]:
             name, _, questions = asked.partition(":")
             desk = prepare(name, folder)
-            found[name] = {"as it is": desk.compare()}
+            found.setdefault(name, {})["as it is"] = desk.compare()
             for question in questions.split(","):
                 found[name] |= dict(QUESTIONS[question](desk))
     json.dump(found, sys.stdout)
