@@ -35,7 +35,7 @@ STOREYS = {
     "cli": ("main", "options judging kernels stopping examining working versions"),
     "cli/report": ("write", "forms charts"),
     "prompts": ("__main__", "author promises analysis"),
-    "prompts/recipes": ("author space analyst book", "recipe measured plan builder constructor members operations kinds writes"),
+    "prompts/recipes": ("author space analyst book", "recipe measured plan builder reference constructor members operations kinds writes"),
     "evaluator": (
         "local self_check", "declared floors", "tasks machine estimate",
         "schema protocol allow errors cards timed_race kernel_text op_node operator_cost plain limits work",

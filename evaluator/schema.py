@@ -87,8 +87,7 @@ class TaskFacts(Record):
     inputs: tuple[TensorSpec | None, ...] = ()
     """One per argument of `forward`; None for an argument that is not a tensor."""
     values: tuple[str, ...] = ()  # one per argument too: as Python writes it; empty for a tensor, and for one that is no literal
-    outputs: tuple[TensorSpec, ...] = ()
-    """Flattened tensors that `forward` returns, in order."""
+    outputs: tuple[TensorSpec, ...] = ()  # flattened tensors that `forward` returns, in order
     returns: str = ""
     """What forward returns, in words: `a tensor float32[512, 10, 256]`."""
     parameters: dict[str, TensorSpec] = Field(default_factory=dict)
@@ -96,13 +95,16 @@ class TaskFacts(Record):
     tables: dict[str, TensorSpec] = Field(default_factory=dict)
     """Tensors that the constructor makes alike for every seed and that no `state_dict` holds, by their dotted name."""
     updates: tuple[str, ...] = ()  # persistent buffers that forward updates; their values after the call are compared too
+    by_mode: tuple[str, ...] = ()  # what of the module acts otherwise in the other mode, such as `nn.Dropout at drop`
+    buffers: tuple[str, ...] = ()  # names among `parameters` that are buffers
+    tied: dict[str, str] = Field(default_factory=dict)  # by name among them: the first name of the same tensor
+    frozen: tuple[str, ...] = ()  # names among them of parameters that the module froze
     precision: PrecisionClass = PrecisionClass.IEEE  # the class that follows from the task's types
     init_inputs: tuple[str, ...] | None = None
     """Arguments of Model's constructor as Python writes them, empty for one that is no literal; None where nobody looked."""
     ops: tuple[OpNode, ...] = ()
     """Traced forward; empty where no way works (`trace_error` says why)."""
-    ops_left_out: int = 0
-    """Nodes of a very long forward that `ops` does not hold; those before its last node."""
+    ops_left_out: int = 0  # nodes of a very long forward that `ops` does not hold; those before its last node
     traced_by: TraceWay | None = None
     trace_error: str = ""
     """Why torch.fx does not give `ops`; where they are empty, why nothing does."""
@@ -110,12 +112,10 @@ class TaskFacts(Record):
     """Lines of the task where forward asks for sizes, in a recorded run: `ops` holds for these sizes only."""
     value_lines: tuple[int, ...] = ()
     """Lines of the task where forward turns tensors into Python values, in a recorded run: `ops` holds for these values only."""
-    modules: dict[str, int] = Field(default_factory=dict)
-    """Leaf module class names with their counts."""
+    modules: dict[str, int] = Field(default_factory=dict)  # leaf module class names with their counts
     flops: float = 0.0
     """Floating-point operations per forward; recurrent cells are counted per step."""
-    min_bytes: float = 0.0
-    """Bytes of inputs, parameters and outputs, each moved once."""
+    min_bytes: float = 0.0  # bytes of inputs, parameters and outputs, each moved once
     reference_launches: int = 0
     """Device kernels the reference launches per forward (counted from its operator trace, recurrent cells per step)."""
     serial_steps: int = 1

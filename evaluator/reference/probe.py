@@ -28,7 +28,7 @@ from tritonsmith.evaluator.reference.shapes import describe_shapes
 from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
 from tritonsmith.evaluator.reference.tables import find_tables
 from tritonsmith.evaluator.reference.trace import tensor_bytes
-from tritonsmith.evaluator.reference.updates import find_updates
+from tritonsmith.evaluator.reference.updates import find_updates, list_by_mode
 from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_fixed_shapes, require_no_chance, run_watched
 from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
 from tritonsmith.evaluator.tasks import at_chosen_size
@@ -134,12 +134,18 @@ def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadlin
 
 def _describe_still(reference: Reference, model: nn.Module, inputs: list[Any]) -> TaskFacts:
     """What is known before forward runs."""
-    state = {name: value for name, value in model.state_dict().items() if isinstance(value, torch.Tensor)}
+    kept = {name: value for name, value in model.state_dict(keep_vars=True).items() if isinstance(value, torch.Tensor)}
+    state = {name: value.detach() for name, value in kept.items()}
+    first = {id(value): name for name, value in reversed(kept.items())}
     return TaskFacts(
         inputs=tuple(list_specs(value)[0] if isinstance(value, torch.Tensor) else None for value in inputs),
         values=tuple(write_literal(value) if not list_tensors(value) else "" for value in inputs),
         parameters={name: list_specs(value)[0] for name, value in state.items()},
         init_inputs=tuple(map(write_literal, reference.init_inputs())),
+        by_mode=list_by_mode(model, reference.task.source),
+        buffers=tuple(name for name, value in kept.items() if not isinstance(value, nn.Parameter)),
+        tied={name: first[id(value)] for name, value in kept.items() if first[id(value)] != name},
+        frozen=tuple(name for name, value in kept.items() if isinstance(value, nn.Parameter) and not value.requires_grad),
         modules=dict(Counter(type(module).__name__ for _, module in leaf_modules(model))),
         precision=find_class(inputs, state.values(), (), ForwardWatch()),
         min_bytes=_total_bytes([*(value for value in inputs if isinstance(value, torch.Tensor)), *_storages(model)]),

@@ -1,4 +1,4 @@
-"""Buffers that a forward updates, such as the running statistics of a batch norm in training mode. Imports torch.
+"""Buffers that a forward updates, such as running statistics in training mode, and what acts by the mode. Imports torch.
 
 What forward leaves in them is compared like its outputs. Each call starts from the values of the weights' file: for the reference, the
 baselines and the candidate alike. So calls can be repeated and taken again, and no call depends on those before it.
@@ -6,7 +6,9 @@ baselines and the candidate alike. So calls can be repeated and taken again, and
 
 from __future__ import annotations
 
+import ast
 import copy
+import inspect
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -16,6 +18,43 @@ from torch._subclasses.fake_tensor import is_fake
 
 from tritonsmith.evaluator.reference.module import flatten, list_tensors
 from tritonsmith.evaluator.reference.structure import find_shared
+
+_RATES = ("p", "dropout")
+"""Attributes of modules of PyTorch that say how much they drop out in training mode."""
+
+
+def list_by_mode(model: nn.Module, source: str) -> tuple[str, ...]:
+    """What of a model acts otherwise in the other mode, as `nn.Dropout at drop`; code that asks for the mode counts.
+
+    Args:
+        model: the reference.
+        source: text of its file.
+    """
+    found = [f"nn.{type(module).__name__}" + (f" at {path}" if path else "") for path, module in model.named_modules() if _differs(module)]
+    own = any(isinstance(node, ast.Attribute) and node.attr == "training" for node in ast.walk(ast.parse(source)))
+    known = ("torch", type(model).__module__)
+    foreign = {type(module) for module in model.modules() if type(module).__module__.partition(".")[0] not in known}
+    asking = ["the code that reads `training`"] * own + [one.__name__ for one in foreign if _asks_mode(one)]
+    return (*found, *sorted(asking))
+
+
+def _differs(module: nn.Module) -> bool:
+    """Whether a module of PyTorch acts otherwise in the other mode, apart from the modules in it."""
+    if isinstance(module, nn.modules.batchnorm._NormBase):
+        return module.track_running_stats
+    if isinstance(module, nn.RReLU):
+        return module.lower != module.upper
+    if isinstance(module, nn.modules.dropout._DropoutNd | nn.RNNBase | nn.MultiheadAttention):
+        return any(getattr(module, name, 0) > 0 for name in _RATES)
+    return type(module).__name__ == "_SpectralNorm"  # a step of its power iteration in training mode
+
+
+def _asks_mode(module: type) -> bool:
+    """Whether the text of a class that no task defines reads `training`; one without a text counts."""
+    try:
+        return ".training" in inspect.getsource(module)
+    except (OSError, TypeError):
+        return True
 
 
 def _holder(model: nn.Module, name: str) -> tuple[dict[str, Any], str]:

@@ -45,6 +45,6 @@ def conclude(state: State, context: Context, players: Players, seconds: float, m
     ).model_copy(update=dict(more or {}))
     if players.memory is not None:
         players.memory.remember(state, context.store.get, hardware)
-    write_best(summary, context.store)
+    write_best(summary, context.store, state["task"])
     summary.write(context.store.root)
     return summary

@@ -56,6 +56,7 @@ def describe_use(facts: dict[str, Any], text: str, mode: str = "eval") -> list[s
         "  from best import ModelNew",
         f"  model = {_write_call(facts)}.{mode}().cuda(); {'weights = reference.state_dict(); ' if 'WEIGHT_MAP' in text else ''}{load}",
         f"  y = model({call})",
+        "the kernels compute forward only: call it under torch.no_grad() where no gradients are needed",
     ]
 
 

@@ -8,10 +8,11 @@ from typing import Any
 from pydantic import Field, ValidationError, computed_field
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Comparison, PrecisionClass, Record, Verdict
+from tritonsmith.evaluator.schema import Comparison, PrecisionClass, Record, Task, Verdict
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.searches import Search
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
+from tritonsmith.graph.storage.drop_in import write_drop_in
 from tritonsmith.graph.storage.files import fault_of, put_text
 from tritonsmith.graph.storage.header import describe_form, describe_proof, describe_use
 from tritonsmith.graph.storage.outcome import (
@@ -193,7 +194,10 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
     task, candidates = state["task"], state.get("candidates", {})
     winner = winner_of(state)
     facts = state.get("facts")
-    told_facts = {"inputs", "init_inputs", "returns", "flops", "min_bytes", "reference_launches", "serial_steps", "updates"}
+    told_facts = {
+        "inputs", "init_inputs", "returns", "flops", "min_bytes", "reference_launches", "serial_steps", "updates", "by_mode", "buffers",
+        "tied", "frozen",
+    }  # fmt: skip
     return Summary(
         task=task.name,
         policy=policy,
@@ -223,8 +227,11 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
     )
 
 
-def write_best(summary: Summary, store: Store) -> Path | None:
-    """Write `best.py`: the winner's module, complete in itself, under a header that says what was found; None without a winner."""
+def write_best(summary: Summary, store: Store, task: Task) -> Path | None:
+    """Write `best.py`: the winner's module, complete in itself; None without a winner.
+
+    A header says what was found. What lets the module stand in a larger program follows its text.
+    """
     winner = summary.winner
     if winner is None or winner.verdict.timing is None:
         return None
@@ -244,7 +251,7 @@ def write_best(summary: Summary, store: Store) -> Path | None:
         *describe_form(timing, summary.task_facts),
     ]
     path = store.root / "best.py"
-    put_text(path, "".join(f"# {line}\n" for line in lines) + "\n" + text)
+    put_text(path, "".join(f"# {line}\n" for line in lines) + "\n" + text + write_drop_in(task, summary.task_facts, text))
     return path
 
 

@@ -18,12 +18,12 @@ BUILD = "build_reference"
 
 def write_builder(source: str, overrides: Mapping[str, object], signature: str) -> str:
     """The function: what the constructor needs of the task's file, and a call of it. Empty where a function cannot hold that."""
-    kept = _keep_needed(parse(source).body)
+    kept = keep_needed(parse(source).body)
     if any(isinstance(one, ast.ImportFrom) and any(alias.name == "*" for alias in one.names) for one in kept):
         return ""
     lines: list[str] = []
     for statement in kept:
-        lines.append(ast.unparse(_strip(statement)))
+        lines.append(ast.unparse(strip(statement)))
         lines += [f"{name} = {overrides[name]!r}" for name in assigned_names(statement) if name in overrides]
     body = "\n".join(lines)
     text = f'def {BUILD}({signature}):\n    """The reference without its forward: its constructor makes tensors that no state holds."""\n'
@@ -58,8 +58,8 @@ def _pass_on(signature: str) -> str:
     return ", ".join([*plain, *(f"{one.arg}={one.arg}" for one in function.args.kwonlyargs)])
 
 
-def _keep_needed(body: list[ast.stmt]) -> list[ast.stmt]:
-    """The statements that the class Model needs, without its forward."""
+def keep_needed(body: list[ast.stmt], *, forwards: bool = False) -> list[ast.stmt]:
+    """The statements that the class Model needs; its forward counts only with `forwards`."""
     needed, kept = {"Model"}, set[int]()
     while True:
         more = [one for one in body if id(one) not in kept and needed & {*_list_defined(one)}]
@@ -67,7 +67,7 @@ def _keep_needed(body: list[ast.stmt]) -> list[ast.stmt]:
             return [one for one in body if id(one) in kept]
         for one in more:
             kept.add(id(one))
-            needed |= {name.id for name in ast.walk(_strip(one)) if isinstance(name, ast.Name)}
+            needed |= {name.id for name in ast.walk(strip(one, forwards=forwards)) if isinstance(name, ast.Name)}
 
 
 def _list_defined(statement: ast.stmt) -> list[str]:
@@ -81,10 +81,14 @@ def _list_defined(statement: ast.stmt) -> list[str]:
     return [*assigned_names(statement)]
 
 
-def _strip(statement: ast.stmt) -> ast.stmt:
-    """The statement without docstrings, and without the forward of a module."""
+def strip(statement: ast.stmt, *, forwards: bool = False) -> ast.stmt:
+    """The statement without docstrings of classes, and without the forward of a module unless asked for."""
     if isinstance(statement, ast.ClassDef):
-        body = [_strip(one) for one in statement.body if not (isinstance(one, ast.FunctionDef) and one.name == "forward")]
+        body = [
+            strip(one, forwards=forwards)
+            for one in statement.body
+            if forwards or not (isinstance(one, ast.FunctionDef) and one.name == "forward")
+        ]
         body = [one for one in body if not (isinstance(one, ast.Expr) and isinstance(one.value, ast.Constant))]
         bare = copy.copy(statement)
         bare.body = body or [ast.Pass()]

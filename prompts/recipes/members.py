@@ -38,7 +38,7 @@ def parent_lines(path: str, *, of_module: bool = False) -> list[str]:
 def parameter_lines(name: str, facts: TaskFacts) -> list[str]:
     """Lines that make one parameter under its dotted name."""
     spec = facts.parameters[name]
-    frozen = "" if spec.dtype.startswith(("float", "bfloat")) else ", requires_grad=False"
+    frozen = "" if spec.dtype.startswith(("float", "bfloat", "complex")) else ", requires_grad=False"
     return [*parent_lines(name), assign(name, f"nn.Parameter(torch.empty({tuple(spec.shape)!r}, dtype=torch.{spec.dtype}){frozen})")]
 
 

@@ -88,6 +88,10 @@ class ModuleText:
     """Long spans of sizes, by their number, that it is not for."""
 
 
+_DEVICE = 'next((one.device for one in (*self.parameters(), *self.buffers())), torch.device("cuda" if COMPILED else "cpu"))'
+"""Expression of where a forward that is given no tensor computes: where its tensors lie, or else where its kernels run."""
+
+
 def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:
     """The text of all regions."""
     return ModuleWriter(regions, forward, settings, taken).write()
@@ -111,7 +115,7 @@ class ModuleWriter:
         self.shared = SharedTexts()
         self.text = ModuleText()
         given = [one for one in forward.inputs if not one.number]
-        self.device = f"{given[0].source}.device" if given else "next(self.parameters()).device"
+        self.device = f"{given[0].source}.device" if given else _DEVICE
 
     def write(self) -> ModuleText:
         """The text."""
