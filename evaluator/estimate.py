@@ -80,7 +80,7 @@ SPREADS: dict[Bound, Spread] = {
     Bound.LAUNCH: Spread(5.2, 3.0),
     Bound.UNKNOWN: Spread(4.0, 16.0),
 }
-"""The last one is an assumption: no measured kernel is of unknown work. On a busy host launches take up to four times `LAUNCH_AS_CALLED`."""
+"""The last one is an assumption: no measured kernel is of unknown work. A busy host takes up to four times `LAUNCH_AS_CALLED`."""
 LIBRARY_PRODUCT, LIBRARY_CHAIN, LIBRARY_OTHER = Spread(1.3, 1.7), Spread(2.0, 4.0), Spread(2.6, 6.5)
 """Of a library's products, of its recurrent layers, and of all else; set from the measured baselines of the same page."""
 _MATTERS = 0.2
