@@ -19,8 +19,8 @@ from tritonsmith.graph.storage.summary import Summary
 WAITS = 3
 """Exit code of a run that waits for replies or verdicts."""
 _STYLES = {
-    RunOutcome.FASTER: "bold green", RunOutcome.NOT_FASTER: "bold red", RunOutcome.NOT_CONFIRMED: "bold yellow",
-    RunOutcome.NO_KERNEL: "bold red", RunOutcome.WAITING: "bold cyan",
+    RunOutcome.FASTER: "bold green", RunOutcome.NOT_FASTER: "bold red", RunOutcome.RIGHT: "bold yellow",
+    RunOutcome.NOT_CONFIRMED: "bold yellow", RunOutcome.NO_KERNEL: "bold red", RunOutcome.WAITING: "bold cyan",
 }  # fmt: skip
 
 _INDENT = (0, 0, 0, 2)
