@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tritonsmith.cli.options import BaselinesChoice, ModeChoice, PrecisionChoice, SandboxChoice, SizeChoice, err
+from tritonsmith.evaluator.declared import note_small
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
@@ -55,7 +56,7 @@ def judge(source: str, settings: JudgingSettings, profile: str, raw: Path | None
         async with asked as evaluator:
             task = settings.load(evaluator.hardware.present)
             facts = await evaluator.describe(task)
-            task = settle_task(task, facts)
+            task = note_small(settle_task(task, facts))
             verdict = await evaluator.evaluate(task, KernelText.of(source), profile)
             if raw is None and verdict.timing is not None:  # the evaluator's own folder goes with it
                 verdict = verdict.model_copy(update={"timing": verdict.timing.model_copy(update={"raw": None})})

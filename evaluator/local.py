@@ -39,6 +39,7 @@ from tritonsmith.evaluator.processes.card_lock import CardLock
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.reference.interpreter_time import require_reach
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.evaluator.timed_race import RaceReport
@@ -275,7 +276,9 @@ class LocalEvaluator:
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached); on a card it runs there too, as the first verdict needs. Raises TaskError."""
         if not self.hardware.present:
-            return (await asyncio.to_thread(self._descriptions.describe, task))[0]
+            facts, costs = await asyncio.to_thread(self._descriptions.describe, task)
+            require_reach(task, costs)
+            return facts
         read, run = asyncio.to_thread(self._descriptions.describe, task), asyncio.to_thread(self._run_reference, task)
         return (await asyncio.gather(read, run))[0][0]
 

@@ -60,8 +60,8 @@ class Task(Record):
     precision: PrecisionClass = PrecisionClass.IEEE
     asked: bool = False  # whether a user chose the class; else `ieee` stands for the one that follows from its types
     mode: Literal["eval", "train"] = "eval"
-    sized: str = ""
-    """What an evaluator did about the size, in one line; empty where nobody had to choose."""
+    sized: str = ""  # what was done about the size, in one line; empty at the file's own size
+    meant: dict[str, SizeValue] | None = None  # overrides of the size that kernels are for, where this one is smaller
 
     @property
     def sha(self) -> str:
@@ -93,8 +93,7 @@ class TaskFacts(Record):
     """Tensors that the constructor makes alike for every seed and that no `state_dict` holds, by their dotted name."""
     updates: tuple[str, ...] = ()  # persistent buffers that forward updates; their values after the call are compared too
     precision: PrecisionClass = PrecisionClass.IEEE  # the class that follows from the task's types
-    init_inputs: tuple[str, ...] | None = None
-    """Arguments of Model's constructor as Python writes them, empty for one that is no literal; None where nobody looked."""
+    init_inputs: tuple[str, ...] | None = None  # Model's arguments as Python writes them, empty for no literal; None where nobody looked
     ops: tuple[OpNode, ...] = ()
     """Traced forward; empty where no way works (`trace_error` says why)."""
     ops_left_out: int = 0
@@ -122,6 +121,7 @@ class TaskFacts(Record):
     sizes: dict[str, SizeValue] = Field(default_factory=dict)  # names that differ from the task's own size; empty for that
     other_shapes: tuple[TaskFacts, ...] = ()
     """The facts at sizes that SHAPES declares; `trace_error` says why one has none."""
+    full: TaskFacts | None = None  # at the size that kernels are for, where this one is smaller; what prompts tell of it, no more
 
 
 class Stage(StrEnum):

@@ -156,11 +156,14 @@ def _portions(brief: Brief, diet: _Diet) -> dict[str, Any]:
 
 def _context(stage: str, brief: Brief, families: tuple[Family, ...]) -> dict[str, Any]:
     """What every diet shares. Names that a stage must not use are missing on purpose."""
+    told = brief.facts.full or brief.facts  # kernels are for that size, wherever they are checked
     context: dict[str, Any] = {
-        "families": [family.value for family in families], "task": brief.task, "facts": brief.facts, "card": brief.hardware,
+        "families": [family.value for family in families], "task": brief.task, "facts": told, "card": brief.hardware,
+        "sizes": brief.task.meant or {} if brief.facts.full else brief.task.overrides,
+        "checked": brief.facts if brief.task.meant is not None else None,
         "reference": hide_check_sizes(brief.task.source), "other_sizes": "SHAPES" in _locate_declarations(brief.task.source),
         "exchange": ROUND.low, "launch": (LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH), "allow": brief.allow.value, "hint_names": (),
-        "parameters": _parameters(brief.facts.parameters), "operators": costly_operators(brief.facts),
+        "parameters": _parameters(told.parameters), "operators": costly_operators(told),
     }  # fmt: skip
     if stage == "seed":
         return context | {"branch": brief.branch}
