@@ -213,7 +213,7 @@ class TimingKind(StrEnum):
 
 
 class Comparison(StrEnum):
-    """What a measurement or an estimate says about candidate and strongest baseline; `timing.compare` has the rule for both."""
+    """What a measurement or an estimate says about candidate and baseline; `timing.compare` has the rule for both."""
 
     FASTER = "faster"
     SAME = "same"
@@ -254,7 +254,7 @@ class Timing(Record):
     """Path of the JSON file with the raw samples."""
     notes: tuple[str, ...] = ()
     comparison: Comparison | None = None
-    """Against the strongest baseline; None only in older records."""
+    """Against the strongest baseline that has a figure; None only in older records."""
     control: Measurement | None = None
     """The strongest baseline against itself, measured in the same session: 1.0 but for noise."""
     sessions: tuple[Measurement, ...] = ()
@@ -289,7 +289,7 @@ class Timing(Record):
 
     @property
     def bar(self) -> str:
-        """What the strongest baseline was found among: `strongest of six baselines`; these were measured, or estimated."""
+        """What the strongest baseline was found among: `strongest of six baselines`; no words for an estimate."""
         words = (None, "only baseline", *(f"strongest of {word} baselines" for word in ("two", "three", "four", "five", "six")))
         return words[len(self.baselines_ms)] or "strongest baseline"
 

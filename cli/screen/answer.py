@@ -95,7 +95,8 @@ def show(summary: Summary) -> None:
     if summary.sized:
         out.print(f"Size: {summary.sized}.")
     if summary.kind == "estimated":
-        out.print(f"Scores are ESTIMATES for {summary.target} (two estimates by one formula); no time was measured on a card.")
+        what = "two estimates by one formula, torch.compile not among them"
+        out.print(f"Scores are ESTIMATES for {summary.target} ({what}); no time was measured on a card.")
     elif summary.kind == "measured":
         out.print(f"Scores were measured on {summary.target}.")
     _show_files(Path(summary.out), summary)

@@ -26,7 +26,7 @@ class RunOutcome(StrEnum):
     """How a run has ended."""
 
     FASTER = "faster"
-    """The best kernel is confirmed, and faster than the strongest baseline: measured, or by an estimate."""
+    """The best kernel is confirmed, and faster than the strongest baseline; by an estimate, than eager execution."""
     NOT_FASTER = "not_faster"
     """The best kernel is right, and a card measured no gain."""
     RIGHT = "right"
