@@ -65,7 +65,8 @@ def note_small(task: Task) -> Task:
     if task.meant is None or task.sized:
         return task
     own = at_meant_size(task)
-    shrunk = {name: find_value(own, name) for name, value in task.overrides.items() if task.meant.get(name) != value}
+    kept = {name: find_value(own, name) for name in task.overrides}
+    shrunk = {name: value for name, value in kept.items() if value != task.overrides[name]}
     told = ", ".join(f"{name} {'' if value is ... else f'{value} -> '}{task.overrides[name]}" for name, value in shrunk.items())
     outside, unnamed = _find_uncovered(declared_shapes(task), shrunk)
     parts = [f"judged at SMALL: {told}"]

@@ -25,7 +25,7 @@ from tritonsmith.graph.drawing import drawn_edges, drawn_graph, graph_mermaid
 
 OUTSIDE = ("src", "srcset", "data", "action", "formaction", "poster", "background", "style")
 """Attributes that load or run something."""
-RECORDED_ANSWER = "right; its speed is not known here (estimate 3.04x, 0.73 to 13)"
+RECORDED_ANSWER = "right; its speed is not known here (estimate 3.04x, 0.23 to 41)"
 _TABLE = ("table", "thead", "tbody", "tr", "th", "td")
 
 
