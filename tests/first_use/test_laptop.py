@@ -93,7 +93,7 @@ def test_the_example_of_readme_leaves_the_constructor_alone(tmp_path: Path) -> N
     path = tmp_path / "mine.py"
     path.write_text(readme_example())
     task = note_small(load_task(path, choose_load_size(None, False)))
-    assert "columns" not in task.overrides and "may refuse" not in task.sized and "rows 4096 -> 16" in task.sized
+    assert "columns" not in task.overrides and "may refuse" not in task.sized and "rows 16384 -> 16" in task.sized
 
 
 def test_a_prompt_tells_the_full_size_and_which_size_is_checked(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ def test_an_estimate_is_no_verdict_about_speed(tmp_path: Path) -> None:
 def test_the_lines_of_readme_work_on_a_laptop(tmp_path: Path) -> None:
     (tmp_path / "mine.py").write_text(readme_example())
     code, said = run("optimize", "mine.py", "--out", "run", "--policy", "no-tune", "--target", "h200", cwd=tmp_path)
-    assert code == 0 and "judged at SMALL: rows 4096 -> 16; not proven at rows = 4096, outside SHAPES" in said
+    assert code == 0 and "judged at SMALL: rows 16384 -> 16; not proven at rows = 16384, outside SHAPES" in said
     use = "from mine import Model, columns; from best import ModelNew; ModelNew(columns).load_state_dict(Model(columns).state_dict())"
     made = subprocess.run([sys.executable, "-c", f"import sys; sys.path[:0] = ['.', 'run']; {use}"], cwd=tmp_path, check=False)
     assert made.returncode == 0
