@@ -95,7 +95,7 @@ def test_json_on_stdout_is_the_report(recorded: Path, tmp_path: Path, capsys: py
     assert run(["report", str(recorded), "--json", "--format", "json", "--out", str(tmp_path / "report.json")]) == 0
     told = json.loads(capsys.readouterr().out)
     assert told == json.loads((tmp_path / "report.json").read_text())
-    assert told["state"] == "finished" and told["tone"] == "none" and told["summary"]["winner"]["id"] == "seed0-03"
+    assert told["state"] == "finished" and told["tone"] == "estimate" and told["summary"]["winner"]["id"] == "seed0-03"
     assert told["summary"]["answer"] == told["headline"] == RECORDED_ANSWER
     assert told["changes"]["seed0-02"] == {"parent": "seed0-01", "added": 1, "removed": 1}
 
