@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tritonsmith.cli.options import BaselinesChoice, ModeChoice, PrecisionChoice, SandboxChoice, SizeChoice, err
+from tritonsmith.evaluator.declared import note_small
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
@@ -59,7 +60,7 @@ def judge(source: str, settings: JudgingSettings, profile: str, raw: Path | None
         async with _show_steps(""), asked as evaluator:
             task = settings.load(evaluator.hardware.present)
             facts = await evaluator.describe(task)
-            task = settle_task(task, facts)
+            task = note_small(settle_task(task, facts))
             return Judgement(await _evaluate(evaluator, task, source, profile, raw), facts, evaluator.hardware)
 
     return asyncio.run(work())
@@ -95,7 +96,7 @@ def judge_each(
         async with asked as evaluator:
             task = settings.load(evaluator.hardware.present)
             async with _show_steps(""):
-                task = settle_task(task, await evaluator.describe(task))
+                task = note_small(settle_task(task, await evaluator.describe(task)))
             for number in left:
                 try:
                     async with _show_steps(f" {number + 1} of {len(sources)}" if len(sources) > 1 else ""):

@@ -5,8 +5,8 @@ from __future__ import annotations
 import itertools
 import math
 
-from tritonsmith.evaluator.schema import SizeValue
-from tritonsmith.evaluator.tasks import Shape, Span
+from tritonsmith.evaluator.schema import SizeValue, Task
+from tritonsmith.evaluator.tasks import Shape, Span, at_meant_size, declared_shapes, find_value
 
 _MOST_VALUES = 8
 """Of one name that are told one by one."""
@@ -58,3 +58,40 @@ def _pick_between(low: int, high: int) -> list[int]:
 
 def _is_prime(number: int) -> bool:
     return number > 2 and all(number % by for by in range(2, math.isqrt(number) + 1))
+
+
+def note_small(task: Task) -> Task:
+    """The task with a line about what its SMALL shrinks and its SHAPES does not cover; as it is where there is nothing to say."""
+    if task.meant is None or task.sized:
+        return task
+    own = at_meant_size(task)
+    kept = {name: find_value(own, name) for name in task.overrides}
+    shrunk = {name: value for name, value in kept.items() if value != task.overrides[name]}
+    told = ", ".join(f"{name} {'' if value is ... else f'{value} -> '}{task.overrides[name]}" for name, value in shrunk.items())
+    outside, unnamed = _find_uncovered(declared_shapes(task), shrunk)
+    parts = [f"judged at SMALL: {told}"]
+    if outside:
+        parts.append(f"not proven at {_write_sizes(outside, shrunk)}, outside SHAPES")
+    if unnamed:
+        parts.append(f"best.py may refuse {_write_sizes(unnamed, shrunk)}: SHAPES does not name {'it' if len(unnamed) == 1 else 'them'}")
+    return task.model_copy(update={"sized": "; ".join(parts)}) if shrunk else task
+
+
+def _find_uncovered(shapes: tuple[Shape, ...], wanted: dict[str, object]) -> tuple[list[str], list[str]]:
+    """Of the entry of SHAPES that comes nearest to the wanted sizes: names with other values, and names that it lacks."""
+    found = []
+    for shape in shapes or ({},):
+        unnamed = [name for name in wanted if name not in shape]
+        outside = [name for name, value in wanted.items() if name in shape and not _holds(shape[name], value)]
+        found.append((outside, unnamed))
+    return min(found, key=lambda names: (len(names[1]), len(names[0])))
+
+
+def _holds(declared: SizeValue | Span, value: object) -> bool:
+    if not isinstance(declared, tuple):
+        return declared == value
+    return isinstance(value, int) and declared[0] <= value <= declared[-1]
+
+
+def _write_sizes(names: list[str], values: dict[str, object]) -> str:
+    return " and ".join(f"{name} as the file sets it" if values[name] is ... else f"{name} = {values[name]}" for name in names)

@@ -8,7 +8,7 @@
 The total is what the evaluator would measure on the card: there a forward is queued while the card is held (docs/timing.md), so the first
 half millisecond of the host's work costs nothing.
 
-    operator of a library = launches one after the other * floor + max(bytes / (bandwidth * share), operations / peak)
+    operator of a library = launches one after the other * a launch in a graph + max(bytes / (bandwidth * share), operations / peak)
 
 **The band.** What bounds a launch decides how far its time may be off: `SPREADS` has a factor for each bound, and the band of a launch is
 its time divided and multiplied by it. **Ranking.** Errors of two kernels of one task are alike, so pairs are told apart by less than the
@@ -22,7 +22,15 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tritonsmith.evaluator.estimating.device_time import FLOOR, Bound, DeviceTime, time_launch
+from tritonsmith.evaluator.estimating.device_time import Bound, DeviceTime, time_launch
+from tritonsmith.evaluator.estimating.launch_cost import (
+    HOLD,
+    LAUNCH_AS_CALLED,
+    LAUNCH_IN_GRAPH,
+    OPERATOR_AS_CALLED,
+    OPERATOR_INSIDE,
+    count_launch_seconds,
+)
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts
 
@@ -40,19 +48,11 @@ class Band:
         return math.sqrt(self.low * self.high)
 
 
-TRITON_CALL = Band(7.6e-6, 11.8e-6)
-"""Host time of a Triton launch from Python; measured with 1 and with 16 arguments."""
-TORCH_CALL = Band(5.1e-6, 11.8e-6)
-"""Host time of a torch operator; measured: add_ and a small matmul."""
 ROUND = Band(1.55e-6, 4.8e-6)
 """A step of a chain of programs that wait for each other, with its work; measured: barrier and exchange of a 16 x 256 row alone, and the
 whole step of a recurrent kernel. Authors plan with it; the estimate counts the wait and the work apart."""
 L2_BYTES_PER_CLOCK = Band(64.0, 32.0)
 """Bytes per clock that one processor takes from the L2 cache, as authors plan with it (the vendor's figure is 64)."""
-INNER_CALL = 6.3e-6
-"""Host seconds per launch inside one library call; measured: cuDNN's GRU, 25 to 45 ms for 6144 launches."""
-HOLD = 0.5e-3
-"""Seconds that a forward has to be queued before it starts."""
 _LIBRARY_MEMORY = 0.88
 """Share of the memory's rate that a library's operators reach."""
 _CONVOLUTION, _CONVOLUTION_START = 0.63, 40e-6
@@ -80,7 +80,7 @@ SPREADS: dict[Bound, Spread] = {
     Bound.LAUNCH: Spread(5.2, 3.0),
     Bound.UNKNOWN: Spread(4.0, 16.0),
 }
-"""The last one is an assumption: no measured kernel is of unknown work. Launches from Python take 9 to 40 us each, as the host has time."""
+"""The last one is an assumption: no measured kernel is of unknown work. A busy host takes up to four times `LAUNCH_AS_CALLED`."""
 LIBRARY_PRODUCT, LIBRARY_CHAIN, LIBRARY_OTHER = Spread(1.3, 1.7), Spread(2.0, 4.0), Spread(2.6, 6.5)
 """Of a library's products, of its recurrent layers, and of all else; set from the measured baselines of the same page."""
 _MATTERS = 0.2
@@ -178,13 +178,12 @@ def estimate_trace(hardware: Hardware, ops: Sequence[OperatorCost], in_graph: bo
 
 def estimate_launches(facts: LaunchFacts) -> float:
     """Milliseconds that a forward's launches take if they do nothing; no estimate of as many launches is lower."""
-    host = facts.triton_launches * TRITON_CALL.middle + (facts.launches_per_forward - facts.triton_launches) * TORCH_CALL.middle
-    return max(facts.launches_per_forward * FLOOR, host - HOLD) * 1e3
+    return count_launch_seconds(facts.triton_launches, facts.launches_per_forward - facts.triton_launches) * 1e3
 
 
 def _describe_kernel(time: DeviceTime, count: int) -> _Launch:
     work = time.total - time.floor - time.exchange
-    return _Launch(count, TRITON_CALL.middle, time.floor, time.exchange, work, SPREADS[time.bound])
+    return _Launch(count, LAUNCH_AS_CALLED, time.floor, time.exchange, work, SPREADS[time.bound])
 
 
 def _describe_operator(
@@ -199,8 +198,8 @@ def _describe_operator(
     elif "scaled_dot_product" in name:
         spread, work = LIBRARY_OTHER, max(memory, product / _ATTENTION)
     elif chain > 1:  # what its launches move stays in the cache, and the time of a short one is in the floor
-        spread, work = LIBRARY_CHAIN, max(0.0, work - chain * FLOOR)
-    return _Launch(count, TORCH_CALL.middle + (launches - 1) * INNER_CALL, chain * FLOOR, 0.0, work, spread)
+        spread, work = LIBRARY_CHAIN, max(0.0, work - chain * LAUNCH_IN_GRAPH)
+    return _Launch(count, OPERATOR_AS_CALLED + (launches - 1) * OPERATOR_INSIDE, chain * LAUNCH_IN_GRAPH, 0.0, work, spread)
 
 
 def _estimate(launches: Sequence[_Launch], in_graph: bool) -> LatencyEstimate:

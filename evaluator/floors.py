@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tritonsmith.evaluator.estimate import ROUND
-from tritonsmith.evaluator.estimating.device_time import FLOOR
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.limits import Counters, FloorShare, KernelCounters, Limit
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, PrecisionClass, Status, TaskFacts, TimingKind, Verdict
 
@@ -52,7 +52,7 @@ class Rates:
     def of(cls, hardware: Hardware, measured: Mapping[str, Any] | None = None) -> Rates:
         """The table's figures and the estimate's launch; where a card was measured, its own (`bandwidth`, `matrix`, `launch_ms`)."""
         if not measured:
-            return cls(hardware.bandwidth, hardware.fp16, hardware.tf32, hardware.fp32, FLOOR * 1e3)
+            return cls(hardware.bandwidth, hardware.fp16, hardware.tf32, hardware.fp32, LAUNCH_IN_GRAPH * 1e3)
         half = float(measured["matrix"])
         return cls(float(measured["bandwidth"]), half, half * hardware.tf32 / hardware.fp16, hardware.fp32, float(measured["launch_ms"]))
 

@@ -38,7 +38,8 @@ from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.card_lock import CardLock
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
-from tritonsmith.evaluator.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.questions.describe import Description, TaskDescriptions
+from tritonsmith.evaluator.reference.interpreter_time import require_reach
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.evaluator.timed_race import RaceReport
@@ -275,7 +276,7 @@ class LocalEvaluator:
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached); on a card it runs there too, as the first verdict needs. Raises TaskError."""
         if not self.hardware.present:
-            return (await asyncio.to_thread(self._descriptions.describe, task))[0]
+            return _take_facts(task, await asyncio.to_thread(self._descriptions.describe, task))
         read, run = asyncio.to_thread(self._descriptions.describe, task), asyncio.to_thread(self._run_reference, task)
         return (await asyncio.gather(read, run))[0][0]
 
@@ -317,6 +318,13 @@ class LocalEvaluator:
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         self.close()
+
+
+def _take_facts(task: Task, described: Description) -> TaskFacts:
+    """The facts of a task that the interpreter can judge. Raises TaskError."""
+    facts, costs = described
+    require_reach(task, costs)
+    return facts
 
 
 def _open_lock(device: str | None) -> CardLock:

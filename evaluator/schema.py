@@ -62,9 +62,9 @@ class Task(Record):
     precision: PrecisionClass = PrecisionClass.IEEE
     asked: bool = False  # whether a user chose the class; else `ieee` stands for the one that follows from its types
     mode: Literal["eval", "train"] = "eval"
-    sized: str = ""
-    """What an evaluator did about the size, in one line; empty where nobody had to choose."""
     reads: TaskReads | None = None  # what its process read besides the file; None before it was described
+    sized: str = ""  # what was done about the size, in one line; empty at the file's own size
+    meant: dict[str, SizeValue] | None = None  # overrides of the size that kernels are for, where this one is smaller
 
     @property
     def sha(self) -> str:
@@ -100,8 +100,7 @@ class TaskFacts(Record):
     tied: dict[str, str] = Field(default_factory=dict)  # by name among them: the first name of the same tensor
     frozen: tuple[str, ...] = ()  # names among them of parameters that the module froze
     precision: PrecisionClass = PrecisionClass.IEEE  # the class that follows from the task's types
-    init_inputs: tuple[str, ...] | None = None
-    """Arguments of Model's constructor as Python writes them, empty for one that is no literal; None where nobody looked."""
+    init_inputs: tuple[str, ...] | None = None  # Model's arguments as Python writes them, empty for no literal; None where nobody looked
     ops: tuple[OpNode, ...] = ()
     """Traced forward; empty where no way works (`trace_error` says why)."""
     ops_left_out: int = 0  # nodes of a very long forward that `ops` does not hold; those before its last node
@@ -127,6 +126,7 @@ class TaskFacts(Record):
     other_shapes: tuple[TaskFacts, ...] = ()
     """The facts at sizes that SHAPES declares; `trace_error` says why one has none."""
     reads: TaskReads | None = None  # what the task's process read besides the file; None where nobody looked
+    full: TaskFacts | None = None  # at the size that kernels are for, where this one is smaller; what prompts tell of it, no more
 
 
 class Stage(StrEnum):
@@ -218,7 +218,7 @@ class TimingKind(StrEnum):
 
 
 class Comparison(StrEnum):
-    """What a measurement or an estimate says about candidate and strongest baseline; `timing.compare` has the rule for both."""
+    """What a measurement or an estimate says about candidate and baseline; `timing.compare` has the rule for both."""
 
     FASTER = "faster"
     SAME = "same"
@@ -259,7 +259,7 @@ class Timing(Record):
     """Path of the JSON file with the raw samples."""
     notes: tuple[str, ...] = ()
     comparison: Comparison | None = None
-    """Against the strongest baseline; None only in older records."""
+    """Against the strongest baseline that has a figure; None only in older records."""
     control: Measurement | None = None
     """The strongest baseline against itself, measured in the same session: 1.0 but for noise."""
     sessions: tuple[Measurement, ...] = ()
@@ -294,7 +294,7 @@ class Timing(Record):
 
     @property
     def bar(self) -> str:
-        """What the strongest baseline was found among: `strongest of six baselines`; these were measured, or estimated."""
+        """What the strongest baseline was found among: `strongest of six baselines`; no words for an estimate."""
         words = (None, "only baseline", *(f"strongest of {word} baselines" for word in ("two", "three", "four", "five", "six")))
         return words[len(self.baselines_ms)] or "strongest baseline"
 

@@ -66,6 +66,7 @@ def load_task(
     chosen: dict[str, SizeValue] = {}
     if size == FIT and (overrides or _find_value(tree, "SMALL")):
         size = "small"
+    meant = dict(overrides or {}) if size == "small" and _find_value(tree, "SMALL") else None
     if size == "small":
         chosen |= _small(path, tree, names, needed=not overrides)
     elif size not in ("full", FIT):
@@ -83,6 +84,7 @@ def load_task(
         precision=_precision(precision),
         asked=precision not in (None, "auto"),
         mode=put_into,
+        meant=meant,
     )
 
 
@@ -99,8 +101,9 @@ def at_chosen_size(task: Task, chosen: ChosenSize | None) -> Task:
     if chosen is None:
         path = Path(task.path)
         raise _lack_of_small(path, _literals(_parse(path, task.source)))
-    size = "small" if chosen.overrides else "full"
-    return task.model_copy(update={"size": size, "overrides": {**task.overrides, **chosen.overrides}, "sized": chosen.note})
+    size, meant = ("small", dict(task.overrides)) if chosen.overrides else ("full", None)
+    overrides = {**task.overrides, **chosen.overrides}
+    return task.model_copy(update={"size": size, "overrides": overrides, "sized": chosen.note, "meant": meant})
 
 
 def settle_task(task: Task, facts: TaskFacts) -> Task:
@@ -387,7 +390,12 @@ def ends_of(shape: Shape) -> list[dict[str, SizeValue]]:
 
 def at_shape(task: Task, changes: dict[str, SizeValue]) -> Task:
     """The task with these names changed on top of its own size."""
-    return task.model_copy(update={"overrides": {**task.overrides, **changes}, "size": "custom"})
+    return task.model_copy(update={"overrides": {**task.overrides, **changes}, "size": "custom", "meant": None})
+
+
+def at_meant_size(task: Task) -> Task:
+    """The task at the size that kernels are for; as it is where that is its own."""
+    return task if task.meant is None else task.model_copy(update={"overrides": dict(task.meant), "size": "full", "meant": None})
 
 
 def _draw(value: SizeValue | tuple[int, int]) -> SizeValue:

@@ -6,6 +6,7 @@ from uuid import uuid4
 from langgraph.types import Overwrite
 from pydantic import ValidationError
 
+from tritonsmith.evaluator.declared import note_small
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.evaluator.tasks import choose_load_size, load_task, settle_task, settled_size
@@ -27,7 +28,7 @@ async def describe(state: State, runtime: NodeRuntime) -> Update:
         facts = await context.evaluator.describe(task)
     except InfrastructureError:
         facts = await context.evaluator.describe(task)
-    task = settle_task(task, facts)
+    task = note_small(settle_task(task, facts))
     if task.sized:
         emit(runtime, "size", "describe", state, size=task.size, reason=task.sized)
     if isinstance(context.author, Choosy):

@@ -19,8 +19,8 @@ from tritonsmith.graph.storage.summary import Summary
 WAITS = 3
 """Exit code of a run that waits for replies or verdicts."""
 _STYLES = {
-    RunOutcome.FASTER: "bold green", RunOutcome.NOT_FASTER: "bold red", RunOutcome.NOT_CONFIRMED: "bold yellow",
-    RunOutcome.NO_KERNEL: "bold red", RunOutcome.WAITING: "bold cyan",
+    RunOutcome.FASTER: "bold green", RunOutcome.NOT_FASTER: "bold red", RunOutcome.RIGHT: "bold yellow",
+    RunOutcome.NOT_CONFIRMED: "bold yellow", RunOutcome.NO_KERNEL: "bold red", RunOutcome.WAITING: "bold cyan",
 }  # fmt: skip
 
 _INDENT = (0, 0, 0, 2)
@@ -95,7 +95,8 @@ def show(summary: Summary) -> None:
     if summary.sized:
         out.print(f"Size: {summary.sized}.")
     if summary.kind == "estimated":
-        out.print(f"Scores are ESTIMATES for {summary.target} (two estimates by one formula); no time was measured on a card.")
+        what = "two estimates by one formula, torch.compile not among them"
+        out.print(f"Scores are ESTIMATES for {summary.target} ({what}); no time was measured on a card.")
     elif summary.kind == "measured":
         out.print(f"Scores were measured on {summary.target}.")
     _show_files(Path(summary.out), summary)

@@ -3,14 +3,10 @@
 from __future__ import annotations
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
+from tritonsmith.evaluator.estimating.launch_cost import count_launch_seconds
 from tritonsmith.evaluator.floors import Rates, choose_rate, count_bytes
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, TaskFacts, Timing, TimingKind
 
-_LAUNCH_SECONDS = 5e-6
-"""Seconds of the host for one launch at the least.
-
-On an H200's host a small torch operator takes 5.1 microseconds, a Triton launch 7.6.
-"""
 _HALF = 0.5
 """From this share of the time on, launches are what a kernel waits for."""
 _BOUND_SHARE = 0.4
@@ -24,7 +20,7 @@ def find_bound(facts: LaunchFacts, task: TaskFacts, hardware: Hardware, timing: 
         return None
     kind = "" if timing.kind is TimingKind.MEASURED else " (estimated)"
     took = f"{timing.median_ms:.4g} ms{kind}" + (" in a CUDA graph" if timing.form_words else "")
-    if hit := _find_launch_bound(facts, seconds, took):
+    if hit := _find_launch_bound(facts, timing, took):
         return hit
     moved, rate = count_bytes(facts, task), choose_rate(facts, task, Rates.of(hardware))
     memory, compute = moved / hardware.bandwidth / seconds, task.flops / rate / seconds
@@ -53,8 +49,8 @@ def _also(counted: str) -> str:
     return f"; {counted}" if counted else ""
 
 
-def _find_launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHit | None:
-    launches = facts.launches_per_forward
+def _find_launch_bound(facts: LaunchFacts, timing: Timing, took: str) -> TraitHit | None:
+    launches, seconds = facts.launches_per_forward, timing.median_ms / 1e3
     if launches < 2:
         return None
     measured = [kernel.device_ms for kernel in facts.kernels if kernel.device_ms is not None]
@@ -66,8 +62,11 @@ def _find_launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHi
             text = f"{launches} launches in {took}; the card is busy for {busy:.0%} of it"
             return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
         return None
-    if launches * _LAUNCH_SECONDS >= _HALF * seconds:
-        text = f"{launches} launches in {took}: {seconds / launches * 1e6:.3g} microseconds each, a launch alone takes about 5"
+    own = facts.triton_launches or sum(kernel.launches for kernel in facts.kernels)
+    alone = count_launch_seconds(own, max(0, launches - own), in_graph=bool(timing.form_words))
+    if alone >= _HALF * seconds:
+        each, empty = seconds / launches * 1e6, alone / launches * 1e6
+        text = f"{launches} launches in {took}: {each:.3g} microseconds each, {empty:.3g} if they did nothing"
         return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
     return None
 

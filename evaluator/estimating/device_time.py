@@ -23,11 +23,10 @@ import math
 from dataclasses import dataclass
 from enum import StrEnum
 
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.schema import Hardware, KernelFacts
 from tritonsmith.evaluator.work import KernelWork
 
-FLOOR = 1.06e-6
-"""Seconds of a kernel that does next to nothing, in a row of kernels; measured: 6.55 ms for 6150 kernels of cuDNN's GRU in a graph."""
 _EXCHANGE = 0.7e-6
 """Seconds of a wait for other programs, beyond the work of the step."""
 _FAR = 0.4e-6
@@ -106,12 +105,12 @@ def time_launch(hardware: Hardware, kernel: KernelFacts) -> DeviceTime:
     body = (max(memory, busy) ** _MIX + waiting**_MIX) ** (1 / _MIX)
     exchange = work.waits * _EXCHANGE
     bound = _find_bound(kernel, body, exchange, memory, busy, product)
-    return DeviceTime(FLOOR + exchange + body, FLOOR, exchange, memory, busy, waiting, waves, bound)
+    return DeviceTime(LAUNCH_IN_GRAPH + exchange + body, LAUNCH_IN_GRAPH, exchange, memory, busy, waiting, waves, bound)
 
 
 def _find_bound(kernel: KernelFacts, body: float, exchange: float, memory: float, busy: float, product: float) -> Bound:
     """What most of the time is. Only what memory clearly bounds is called so: where several parts are near each other, little is sure."""
-    if max(body, exchange) < FLOOR:
+    if max(body, exchange) < LAUNCH_IN_GRAPH:
         return Bound.LAUNCH
     if kernel.work is None or kernel.work.unknown:
         return Bound.UNKNOWN

@@ -13,7 +13,7 @@ import torch
 from torch._subclasses.fake_tensor import FakeTensorMode
 
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.reference.interpreter_time import predict_seconds
+from tritonsmith.evaluator.reference.interpreter_time import REACH_SECONDS, predict_seconds, say_seconds
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.stand_in import make_fake
 from tritonsmith.evaluator.reference.trace import trace_operators
@@ -59,18 +59,19 @@ def choose_size(task: Task) -> ChosenSize:
     own = search.begin()
     if own.seconds <= MOST_SECONDS and not search.clipped:
         _run_twice(task)
-        return ChosenSize(note=f"the task has no SMALL: judged at its own size ({_say(own.seconds)} a verdict in the interpreter)")
+        return ChosenSize(note=f"the task has no SMALL: judged at its own size ({say_seconds(own.seconds)} a verdict in the interpreter)")
     affordable = [trial for trial in search.shrink(own) if trial.seconds <= MOST_SECONDS]
     for trial in reversed(affordable):
         if _run_twice(search.at(trial.sizes)):
             chosen = ", ".join(f"{name} {search.originals[name]} -> {value}" for name, value in search.overrides(trial.sizes).items())
-            note = f"the task has no SMALL: shrunk for the interpreter ({_say(trial.seconds)} a verdict): {chosen}"
+            note = f"the task has no SMALL: shrunk for the interpreter ({say_seconds(trial.seconds)} a verdict): {chosen}"
             return ChosenSize(overrides=search.overrides(trial.sizes), note=note)
-    wait = "" if search.clipped else f", and at its own a verdict takes {_say(own.seconds)} without a card"
+    wait = "" if search.clipped else f", and at its own a verdict takes {say_seconds(own.seconds)} without a card"
     why = "smaller results are not finite, or do not depend on the inputs" if affordable else "no module-level whole number makes it small"
+    full = ", or --size full" if search.clipped or own.seconds <= REACH_SECONDS else ""
     raise TaskError(
         f"{task.path}: declares no small size{wait}; {why}; give its sizes module-level names, and add SMALL = {{'NAME': VALUE}} to the "
-        "file (or use --set NAME=VALUE, or --size full)"
+        f"file (or use --set NAME=VALUE{full})"
     )
 
 
@@ -236,11 +237,3 @@ def _divide_until(value: int, most: int) -> int:
     while value > most:
         value = _divide(value, 2)
     return value
-
-
-def _say(seconds: float) -> str:
-    """`about 5 s`, `about 3 min`, `about 41 h`."""
-    for unit, length in (("h", 3600.0), ("min", 60.0)):
-        if seconds >= 2 * length:
-            return f"about {seconds / length:,.0f} {unit}"
-    return f"about {max(1.0, seconds):.0f} s"

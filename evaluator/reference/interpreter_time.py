@@ -13,7 +13,12 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.schema import Task
+
+REACH_SECONDS = 240.0
+"""The longest predicted verdict that is begun: a call may take 120 s, and measured ones took up to three times their prediction."""
 
 _CALLS = 6
 """Forwards of a quick verdict in the interpreter: three calls, a replay, and what the compiler and the counts take next to them."""
@@ -36,6 +41,25 @@ _VALUE_BYTES = 4
 def predict_seconds(trace: Iterable[OperatorCost]) -> float:
     """Seconds that one quick verdict spends in the interpreter, for a kernel that is written plainly."""
     return _CALLS * sum(map(_predict_operator, trace))
+
+
+def require_reach(task: Task, trace: Iterable[OperatorCost]) -> None:
+    """Raises TaskError where no kernel of the task can be judged in the interpreter at this size; one sentence for the user."""
+    seconds = predict_seconds(trace)
+    if seconds <= REACH_SECONDS:
+        return
+    where = {"full": "at full size", "small": "at its small size"}.get(task.size, "at these sizes")
+    way_out = "set smaller ones with --set NAME=VALUE" if task.size != "full" else "use --size small, or set sizes with --set NAME=VALUE"
+    takes = f"a verdict takes {say_seconds(seconds)} without a card, beyond the interpreter's reach"
+    raise TaskError(f"{task.path}: {where} {takes}; {way_out}")
+
+
+def say_seconds(seconds: float) -> str:
+    """`about 5 s`, `about 3 min`, `about 41 h`."""
+    for unit, length in (("h", 3600.0), ("min", 60.0)):
+        if seconds >= 2 * length:
+            return f"about {seconds / length:,.0f} {unit}"
+    return f"about {max(1.0, seconds):.0f} s"
 
 
 def _predict_operator(cost: OperatorCost) -> float:

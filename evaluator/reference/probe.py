@@ -31,7 +31,7 @@ from tritonsmith.evaluator.reference.trace import tensor_bytes
 from tritonsmith.evaluator.reference.updates import find_updates, list_by_mode
 from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_fixed_shapes, require_no_chance, run_watched
 from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
-from tritonsmith.evaluator.tasks import at_chosen_size
+from tritonsmith.evaluator.tasks import at_chosen_size, at_meant_size
 
 _SEED = 0
 _MOST_FLOPS = 2e9
@@ -48,6 +48,8 @@ _MESSAGE_CHARACTERS = 200
 
 Description: TypeAlias = tuple[TaskFacts, list[OperatorCost]]
 """What a reference is, and what each of its operators costs."""
+_UNUSED: dict[str, Any] = {"args": (), "kwargs": {}, "outputs": (), "constructor": None}
+"""Of a node that is only counted."""
 _LITERAL_CHARACTERS = 200
 """Longer arguments of a constructor are not written out."""
 
@@ -67,7 +69,20 @@ def probe(task: Task) -> Description:
     task = at_chosen_size(task, chosen)
     facts, costs = _describe_size(task, _REAL_SECONDS, checked=chosen is None)
     others = describe_shapes(task, lambda other, seconds: _describe_size(other, seconds)[0])
-    return facts.model_copy(update={"chosen": chosen, "other_shapes": others, "reads": report_reads()}), costs
+    full = _describe_meant(task) if task.meant is not None else None
+    return facts.model_copy(update={"chosen": chosen, "other_shapes": others, "full": full, "reads": report_reads()}), costs
+
+
+def _describe_meant(task: Task) -> TaskFacts | None:
+    """What prompts tell of the size that kernels are for, from tensors without values; None where forward needs values."""
+    reference = load_reference(at_meant_size(task))
+    try:
+        stand_in = make_stand_in(reference, _SEED)
+        with stand_in.mode:
+            facts, _ = _describe(reference, stand_in.model, stand_in.inputs)
+    except Exception:  # noqa: BLE001 - it may need more memory, or values; at the size that is judged the reference runs
+        return None
+    return facts.model_copy(update={"ops": tuple(node.model_copy(update=_UNUSED) for node in facts.ops if node.launches)})
 
 
 def _describe_size(task: Task, seconds: float, *, checked: bool = False) -> Description:

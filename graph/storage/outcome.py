@@ -26,8 +26,11 @@ class RunOutcome(StrEnum):
     """How a run has ended."""
 
     FASTER = "faster"
-    """The best kernel is confirmed, and faster than the strongest baseline: measured, or by an estimate."""
+    """The best kernel is confirmed, and faster than the strongest baseline; by an estimate, than eager execution."""
     NOT_FASTER = "not_faster"
+    """The best kernel is right, and a card measured no gain."""
+    RIGHT = "right"
+    """The best kernel is right, and the estimate of its speed shows no gain: only a card can tell."""
     NOT_CONFIRMED = "not_confirmed"
     """The run ended before its best kernel was judged again."""
     NO_KERNEL = "no_kernel"
@@ -44,19 +47,39 @@ def judge_outcome(timing: Timing, *, confirmed: bool) -> RunOutcome:
     """How a run with this best kernel has ended."""
     if not confirmed:
         return RunOutcome.NOT_CONFIRMED
-    return RunOutcome.FASTER if timing.said is Comparison.FASTER else RunOutcome.NOT_FASTER
+    if timing.said is Comparison.FASTER:
+        return RunOutcome.FASTER
+    return RunOutcome.NOT_FASTER if timing.kind is TimingKind.MEASURED else RunOutcome.RIGHT
 
 
 def describe_best(timing: Timing, *, confirmed: bool) -> str:
-    """The answer of a run in its first words: `FASTER than eager: 1.70x (1.50 to 1.90), ESTIMATE`, or that it is not, or not confirmed."""
+    """The answer of a run in its first words: `FASTER than eager: 1.70x (1.50 to 1.90), ESTIMATE`, or that it is not, or not confirmed.
+
+    An estimate that shows no gain is no finding about speed, so it is told as `right; its speed is not known here`.
+    """
     kind = "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
     found = timing.interval or timing.band
     span = f" ({digits(found[0])} to {digits(found[1])})" if found else ""
     against = f"{_COMPARED[timing.said]} {_BASELINES.get(timing.baseline, timing.baseline)}"
     words = f"{against}: {digits(timing.score)}x{span}, {kind}"
+    unknown = timing.kind is TimingKind.ESTIMATED and timing.said is not Comparison.FASTER
+    if unknown:
+        words = _describe_unknown(timing)
     if not confirmed:
         return f"NOT CONFIRMED: only the search says that the best kernel is {words}"
-    return words if timing.said is Comparison.FASTER else f"NOT FASTER: the best kernel is {words}"
+    return words if unknown or timing.said is Comparison.FASTER else f"NOT FASTER: the best kernel is {words}"
+
+
+def _describe_unknown(timing: Timing) -> str:
+    """`right; its speed is not known here (estimate 1.29x, 0.095 to 17)`, or that even the band says slower."""
+    band = f", {_round(timing.band[0])} to {_round(timing.band[1])}" if timing.band else ""
+    said = "slower by the estimate" if timing.said is Comparison.SLOWER else "its speed is not known here"
+    return f"right; {said} (estimate {digits(timing.score)}x{band})"
+
+
+def _round(value: float) -> str:
+    """An end of a band, which is known to two digits at the best."""
+    return f"{value:.2g}" if value < 99.5 else f"{value:.0f}"  # noqa: PLR2004 - from there on two digits would be an exponent
 
 
 def describe_comparison(timing: Timing) -> str:
@@ -66,7 +89,7 @@ def describe_comparison(timing: Timing) -> str:
 
 
 def kind_of_win(verdict: Verdict) -> str:
-    """`kernel win`, `hybrid: 62 % of device time in own Triton kernels`, `library win`; `no win; label kernel` where nothing was gained."""
+    """`kernel win`, `hybrid: 62 % of device time in own Triton kernels`, `library win`; `no win; label kernel`, `speed not known; ...`."""
     label = verdict.label
     share = verdict.facts.own_time_share
     hybrid = "hybrid"
@@ -74,8 +97,10 @@ def kind_of_win(verdict: Verdict) -> str:
         measured = verdict.timing.kind is TimingKind.MEASURED
         hybrid = f"hybrid: {share:.0%} of {'device' if measured else 'estimated'} time in own Triton kernels".replace("%", " %")
     named = hybrid if label is Label.HYBRID else label.value if label else "no label"
-    if verdict.timing is None or verdict.timing.said is not Comparison.FASTER:
-        return f"no win; {named}" if label is Label.HYBRID or label is None else f"no win; label {named}"
+    timing = verdict.timing
+    if timing is None or timing.said is not Comparison.FASTER:
+        unknown = timing is not None and timing.kind is TimingKind.ESTIMATED and timing.said is not Comparison.SLOWER
+        return f"{'speed not known' if unknown else 'no win'}; {named if label is Label.HYBRID or label is None else f'label {named}'}"
     return named if label is Label.HYBRID else f"{named} win" if label else f"win, {named}"
 
 

@@ -55,13 +55,13 @@ class Winner(Record):
     def result(self) -> str:
         """The result in one line: `4.55x: FASTER than cuda_graph (kernel win, ieee); search said 4.61x, confirmed 4.55x`.
 
-        Any other than FASTER begins with `NOT FASTER`.
+        Any measured one other than FASTER begins with `NOT FASTER`.
         """
         if self.verdict.timing is None:
             return ""
         named = ", ".join(filter(None, (kind_of_win(self.verdict), precision_of(self.verdict))))
         line = f"{describe_comparison(self.verdict.timing)} ({named})"
-        if self.verdict.timing.said is not Comparison.FASTER:
+        if judge_outcome(self.verdict.timing, confirmed=True) is RunOutcome.NOT_FASTER:
             line = f"NOT FASTER, {line}"
         if not self.confirmed:
             return f"{line}, as the search said; NOT confirmed"
@@ -167,7 +167,7 @@ class Summary(Record):
     @computed_field  # type: ignore[prop-decorator]
     @property
     def answer(self) -> str:
-        """The first words about the run: FASTER, NOT FASTER, NOT CONFIRMED, NO KERNEL or WAITING, and what that rests on."""
+        """The first words about the run: FASTER, NOT FASTER, right, NOT CONFIRMED, NO KERNEL or WAITING, and what that rests on."""
         if self.waits_for:
             return describe_waiting(self.waits_for).replace("waiting", "WAITING", 1)
         if self.winner is None or self.winner.verdict.timing is None:

@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, TRITON_CALL, Band
+from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, Band
+from tritonsmith.evaluator.estimating.launch_cost import count_launch_seconds
 from tritonsmith.evaluator.floors import list_bounds, rates_for
 from tritonsmith.evaluator.limits import Limit
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, LaunchFacts, PrecisionClass, TaskFacts, Verdict
@@ -22,7 +23,7 @@ class Measured:
     programs: int
     """Grid of the kernel that takes most of the time."""
     launch_ms: float
-    """Launches times the cost of one, or the time that no kernel ran where device times are known."""
+    """What launches alone take of a timed forward, or the time that no kernel ran where device times are known."""
     memory_ms: float
     compute_ms: float
     one_launch_ms: float
@@ -67,7 +68,7 @@ def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: P
     kernels = verdict.facts.kernels
     median = verdict.timing.median_ms
     launches = verdict.facts.launches_per_forward or sum(kernel.launches for kernel in kernels)
-    launch_ms = launches * middle(TRITON_CALL) * 1e3
+    launch_ms = count_launch_seconds(launches, in_graph=bool(verdict.timing.form_words)) * 1e3
     busy = _sum_times(verdict.facts)
     if busy is not None and busy < median:
         launch_ms = median - busy

@@ -10,12 +10,12 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tritonsmith.evaluator.estimate import TRITON_CALL
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.recipes.kinds import Family
-from tritonsmith.prompts.recipes.measured import Measured, middle
+from tritonsmith.prompts.recipes.measured import Measured
 from tritonsmith.prompts.recipes.plan import KernelPlan
 
 Settings = dict[str, int | float | bool | str]
@@ -28,7 +28,7 @@ def fit_always(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool
 
 def predict_floor(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """Milliseconds of a kernel that reaches the card's limit in one launch."""
-    return max(found.floor_ms, middle(TRITON_CALL) * 1e3)
+    return max(found.floor_ms, LAUNCH_AS_CALLED * 1e3)
 
 
 def propose_fusion(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:

@@ -16,6 +16,8 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tritonsmith.evaluator.detect.detection import Detection, detect
 from tritonsmith.evaluator.errors import KernelFileError
+from tritonsmith.evaluator.estimate import ROUND
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.schema import Record, TensorSpec
 from tritonsmith.evaluator.source.parse import parse
 from tritonsmith.evaluator.tasks import assigned_names
@@ -40,8 +42,6 @@ CHARACTERS_PER_TOKEN = 3
 
 These prompts have 3.3 to 3.6 characters for each of the pieces that common tokenizers start from.
 """
-EXCHANGE_SECONDS = 1.55e-6
-"""One step's exchange of a 16 x 256 row among 8 programs with a barrier. Measured on an H200 (torch 2.11, triton 3.6)."""
 
 _FOLDER = Path(__file__).parents[1]
 _WITH_EXAMPLES = ("seed", "optimize")
@@ -156,11 +156,14 @@ def _portions(brief: Brief, diet: _Diet) -> dict[str, Any]:
 
 def _context(stage: str, brief: Brief, families: tuple[Family, ...]) -> dict[str, Any]:
     """What every diet shares. Names that a stage must not use are missing on purpose."""
+    told = brief.facts.full or brief.facts  # kernels are for that size, wherever they are checked
     context: dict[str, Any] = {
-        "families": [family.value for family in families], "task": brief.task, "facts": brief.facts, "card": brief.hardware,
+        "families": [family.value for family in families], "task": brief.task, "facts": told, "card": brief.hardware,
+        "sizes": brief.task.meant or {} if brief.facts.full else brief.task.overrides,
+        "checked": brief.facts if brief.task.meant is not None else None,
         "reference": hide_check_sizes(brief.task.source), "other_sizes": "SHAPES" in _locate_declarations(brief.task.source),
-        "exchange": EXCHANGE_SECONDS, "allow": brief.allow.value, "parameters": _parameters(brief.facts.parameters), "hint_names": (),
-        "operators": costly_operators(brief.facts),
+        "exchange": ROUND.low, "launch": (LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH), "allow": brief.allow.value, "hint_names": (),
+        "parameters": _parameters(told.parameters), "operators": costly_operators(told),
     }  # fmt: skip
     if stage == "seed":
         return context | {"branch": brief.branch}

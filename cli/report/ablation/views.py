@@ -152,7 +152,7 @@ def _tasks(tables: Ablation) -> Sheet:
         for row in tables.tasks
     )  # fmt: skip
     columns = ("task", "policy", "done", "solved", "faster", "what a user has", "lowest", "median", "highest")
-    return Sheet("tasks", "Each task", "Scores of confirmed winners against the strongest baseline.", columns, tuple(rows), words=2)
+    return Sheet("tasks", "Each task", "Scores of confirmed winners.", columns, tuple(rows), words=2)
 
 
 def _fast(tables: Ablation) -> Sheet:

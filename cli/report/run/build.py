@@ -54,7 +54,8 @@ def _state(files: RunFiles, summary: Summary) -> RunState:
 def _tone(summary: Summary) -> Tone:
     if summary.outcome is RunOutcome.FASTER:
         return Tone.PROVEN if summary.kind == TimingKind.MEASURED.value else Tone.ESTIMATE
-    return {RunOutcome.NOT_CONFIRMED: Tone.OPEN, RunOutcome.WAITING: Tone.WAITING}.get(summary.outcome, Tone.NONE)
+    tones = {RunOutcome.RIGHT: Tone.ESTIMATE, RunOutcome.NOT_CONFIRMED: Tone.OPEN, RunOutcome.WAITING: Tone.WAITING}
+    return tones.get(summary.outcome, Tone.NONE)
 
 
 def _headline(summary: Summary, state: RunState) -> str:

@@ -113,7 +113,8 @@ def headline_lines(report: RunReport) -> list[str]:
     else:
         lines.append("NOT confirmed: the figure is the search's, and the run ended before it was measured again.")
     if winner.verdict.timing.kind is TimingKind.ESTIMATED:
-        lines.append("An ESTIMATE: no time was measured on a card; two estimates by one formula are compared.")
+        why = "two estimates by one formula are compared, and torch.compile is not among them"
+        lines.append(f"An ESTIMATE: no time was measured on a card; {why}.")
         if winner.verdict.timing.said in (Comparison.SAME, Comparison.AMBIGUOUS):
             lines.append("Its band contains the baseline, so only a measurement can tell which is faster.")
     return lines + _origin(report)

@@ -64,7 +64,7 @@ class RunReport(Record):
     state: RunState
     tone: Tone
     headline: str
-    """The answer: `FASTER than eager: 4.65x (4.50 to 4.80), measured`, or `NOT FASTER: ...`, or `WAITING for 2 replies`."""
+    """The answer: `FASTER than eager: 4.65x (4.50 to 4.80), measured`, `NOT FASTER: ...`, `right; ...` or `WAITING for 2 replies`."""
     command: str = ""
     """What runs it again."""
     command_note: str = ""

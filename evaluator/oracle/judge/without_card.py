@@ -146,7 +146,7 @@ class CardFreeJudge:
             status=Status.OK, sha=kernel.sha, label=choose_label(facts), correctness=log.correctness, timing=timing, facts=facts,
             profile=profile,
             message=f"ESTIMATE for {self.session.hardware.name}: {timing.median_ms:.4g} ms, {timing.score:.2f}x the estimate of "
-            f"the {timing.bar} ({timing.baseline}); correct in the interpreter",
+            f"{timing.baseline}, where torch.compile has none; correct in the interpreter",
         )  # fmt: skip
 
     def _call_while_compiling(self, log: TrialLog, runner: RunnerHandle, compilation: Compilation) -> dict[str, Any]:
@@ -336,7 +336,7 @@ def _describe_estimate(hardware: Hardware, whole: LatencyEstimate, facts: Launch
     band = f"{whole.low_ms:.4g} to {whole.high_ms:.4g} ms"
     return (
         f"an estimate for {hardware.name}, never compared with a measurement; band {band}",
-        "baselines estimated: eager, cuda_graph; no mode of torch.compile has an estimate",
+        "baselines estimated: eager, cuda_graph; torch.compile has no estimate, and what it fuses may be faster than both",
         *(describe_launch(hardware, kernel) for kernel in facts.kernels[:_COUNTED]),
     )
 

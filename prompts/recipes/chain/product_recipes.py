@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from functools import partial
 
-from tritonsmith.evaluator.estimate import TRITON_CALL
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -12,7 +12,7 @@ from tritonsmith.prompts.recipes.chain.example import PRODUCT_EXAMPLE
 from tritonsmith.prompts.recipes.chain.plan import DTYPES, covers_chain
 from tritonsmith.prompts.recipes.chain.product import ProductPlan, read_product
 from tritonsmith.prompts.recipes.kinds import Family
-from tritonsmith.prompts.recipes.measured import Measured, middle
+from tritonsmith.prompts.recipes.measured import Measured
 from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
 
@@ -103,7 +103,7 @@ def _estimate_parts(plan: ProductPlan, hardware: Hardware, tf32: bool) -> tuple[
     """
     products, parts = (1, 1) if tf32 else (3, 2)
     split = (4 + 2 * parts) * plan.activations / hardware.bandwidth
-    return products * plan.product_flops / (_EFFICIENCY * hardware.fp16), split + 2 * middle(TRITON_CALL)
+    return products * plan.product_flops / (_EFFICIENCY * hardware.fp16), split + 2 * LAUNCH_AS_CALLED
 
 
 def _parts_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
@@ -160,7 +160,7 @@ def _predict(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) ->
     storing = _STORED * found.batch * found.rows * found.columns
     if _parts_defaults(plan, hardware, precision) is not None:
         return storing + sum(_estimate_parts(found, hardware, tf32=False))
-    return max(3 * found.product_flops / (_IN_LOOP * hardware.fp16), storing, middle(TRITON_CALL))
+    return max(3 * found.product_flops / (_IN_LOOP * hardware.fp16), storing, LAUNCH_AS_CALLED)
 
 
 PRODUCT = RecipeFamily(

@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import math
 
-from tritonsmith.evaluator.estimate import TRITON_CALL
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
 from tritonsmith.prompts.recipes.convnet.plan import NetworkPlan, NetworkStep, StepKind
-from tritonsmith.prompts.recipes.measured import middle
 
 _MOST_LAYERS, _DEEP = 4, 0.75
 """A network of more convolutions takes this share of the sum of its steps: they pass their images on in the form that the next one reads.
@@ -22,8 +21,6 @@ _CACHES = 5e12
 """Bytes that windows read in a second out of the caches (assumed)."""
 _PARTS, _HALF = 3, 1
 """fp16 products of one product of fp32 operands, and of 16-bit ones."""
-_IN_GRAPH = 6e-7
-"""Seconds of a launch inside a CUDA graph (H200, guide's measurement)."""
 _LEAST, _TILE, _STEP = 16, 128, 32
 """The narrowest and the widest tile of filters, and the depth of a step."""
 
@@ -32,7 +29,7 @@ def predict_network(plan: NetworkPlan, hardware: Hardware, precision: PrecisionC
     """Seconds of `convnet_products` with its plain settings."""
     deep = sum(step.layer is not None and step.layer.weighs for step in plan.steps) > _MOST_LAYERS
     exact = plan.dtype == "float32" and not precision.allows_tf32
-    launch = _IN_GRAPH if replayed else middle(TRITON_CALL)
+    launch = LAUNCH_IN_GRAPH if replayed else LAUNCH_AS_CALLED
     seconds = sum(max(launch, _predict_step(step, plan, hardware, exact)) for step in plan.steps)
     return seconds * (_DEEP if deep else 1.0)
 

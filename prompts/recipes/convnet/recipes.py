@@ -12,7 +12,7 @@ Algorithm for Computing Sample Variances" (1979).
 
 from __future__ import annotations
 
-from tritonsmith.evaluator.estimate import TRITON_CALL
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -21,7 +21,7 @@ from tritonsmith.prompts.recipes.convnet.example import EXAMPLE
 from tritonsmith.prompts.recipes.convnet.plan import NetworkPlan
 from tritonsmith.prompts.recipes.convnet.reader import DTYPES, read_network
 from tritonsmith.prompts.recipes.kinds import Family
-from tritonsmith.prompts.recipes.measured import Measured, middle
+from tritonsmith.prompts.recipes.measured import Measured
 from tritonsmith.prompts.recipes.plan import KernelPlan
 from tritonsmith.prompts.recipes.recipe import Recipe, RecipeFamily, Settings
 
@@ -63,7 +63,7 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
 def _is_bound_by_launches(plan: NetworkPlan, hardware: Hardware, scheme: str) -> bool:
     """Whether a CUDA graph, which a few launches replay, is worth the copies of the image and of the result around it."""
     products_s = _PRODUCTS.get(scheme, 1) * plan.flops / (hardware.fp16 * _REACHED)
-    return len(plan.steps) * middle(TRITON_CALL) > _FEW_LAUNCHES * products_s
+    return len(plan.steps) * LAUNCH_AS_CALLED > _FEW_LAUNCHES * products_s
 
 
 def _library_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
@@ -96,7 +96,7 @@ def _sharpen(settings: Settings) -> Settings | None:
 def _predict_kernels(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """Products at a share of the card's rate, or the weights' way through memory; launches one after the other."""
     assert isinstance(plan, NetworkPlan)
-    return max(found.memory_ms, found.compute_ms / _REACHED, len(plan.steps) * middle(TRITON_CALL) * 1e3)
+    return max(found.memory_ms, found.compute_ms / _REACHED, len(plan.steps) * LAUNCH_AS_CALLED * 1e3)
 
 
 def _propose_kernels(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK, TRITON_CALL
+from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -40,7 +41,7 @@ def _predict_rows(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     step = plan.gates * plan.hidden_size**2 * 4 / (per_clock * brief.hardware.clock_hz)
     waves = -(-plan.batch // brief.hardware.processors)
     layers = plan.directions * plan.num_layers
-    return (plan.steps * layers * step * waves + 2 * layers * middle(TRITON_CALL)) * 1e3
+    return (plan.steps * layers * step * waves + 2 * layers * LAUNCH_AS_CALLED) * 1e3
 
 
 def _propose_rows(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:

@@ -6,7 +6,8 @@ below it, and a wide stack has too many programs. Where not even one layer's pro
 
 from __future__ import annotations
 
-from tritonsmith.evaluator.estimate import ROUND, TRITON_CALL
+from tritonsmith.evaluator.estimate import ROUND
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -179,7 +180,7 @@ def _predict_layers(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """One exchange for each step of each layer; the input side comes before it and does not overlap."""
     assert isinstance(plan, RecurrentPlan)
     rounds, launches = _count_blocks(plan) * plan.num_layers * plan.steps, (1 + _count_blocks(plan)) * plan.num_layers
-    chain = rounds * middle(ROUND) + launches * middle(TRITON_CALL)
+    chain = rounds * middle(ROUND) + launches * LAUNCH_AS_CALLED
     return max(chain * 1e3 + found.compute_ms / 2, found.memory_ms)
 
 

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from tritonsmith.evaluator.estimate import TORCH_CALL, TRITON_CALL
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED, OPERATOR_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
-from tritonsmith.prompts.recipes.measured import middle
 from tritonsmith.prompts.recipes.regions.cutting.layers import predict_steps
 from tritonsmith.prompts.recipes.regions.cutting.rates import predict_kernel
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
@@ -23,7 +22,7 @@ def predict_work(plan: RegionPlan, precision: PrecisionClass, hardware: Hardware
 def predict_launches(plan: RegionPlan) -> float:
     """Seconds in which forward launches everything from Python."""
     kernels = sum(len(names) for names in plan.kernel_names)
-    return kernels * middle(TRITON_CALL) + sum(isinstance(one, CallRegion) for one in plan.regions) * middle(TORCH_CALL)
+    return kernels * LAUNCH_AS_CALLED + sum(isinstance(one, CallRegion) for one in plan.regions) * OPERATOR_AS_CALLED
 
 
 def predict_plan(plan: RegionPlan, precision: PrecisionClass, hardware: Hardware) -> float:

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tritonsmith.evaluator.estimate import TRITON_CALL
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, Verdict
-from tritonsmith.prompts.recipes.measured import middle
 from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan
@@ -75,7 +74,7 @@ _LONGEST_KEPT = 16384
 
 def predict_regions(plan: RegionPlan, hardware: Hardware, settings: Settings | None = None) -> float:
     """Milliseconds of all kernels at the card's bandwidth, none of them below the price of its launch."""
-    return sum(max(one.floor_ms * one.passes, middle(TRITON_CALL) * 1e3) for one in time_regions(plan, hardware, None, settings))
+    return sum(max(one.floor_ms * one.passes, LAUNCH_AS_CALLED * 1e3) for one in time_regions(plan, hardware, None, settings))
 
 
 def describe_gain(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.estimate import estimate_trace
-from tritonsmith.evaluator.estimating.device_time import FLOOR
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.values.tensors import MatrixProduct
@@ -30,7 +30,7 @@ def leaves_all_to_library(
     """
     hardware = CARDS["h200"]
     calls = [one for one in regions if isinstance(one, CallRegion)]
-    own = sum(FLOOR + one.bytes / hardware.bandwidth for one in regions if not isinstance(one, CallRegion))
+    own = sum(LAUNCH_IN_GRAPH + one.bytes / hardware.bandwidth for one in regions if not isinstance(one, CallRegion))
     costs = [_find_cost(one, products, layers.get(one.call.name, 0)) for one in calls]
     library = estimate_trace(hardware, costs, in_graph=True).parts["device"] * 1e-3 if costs else 0.0
     return own < _LEAST * (own + library)

@@ -68,7 +68,7 @@ def choices(result: dict[str, Any]) -> list[str]:
 def test_a_recording(tmp_path: Path) -> None:
     result = ask(tmp_path, SMALL, replay=TAPE)
     assert choices(result) == WAY and result["winner"] == "seed0-03"
-    words = "NOT FASTER, 3.04x ESTIMATE: AMBIGUOUS against eager (no win; label kernel, ieee)"
+    words = "3.04x ESTIMATE: AMBIGUOUS against eager (speed not known; label kernel, ieee)"
     assert result["result"] == f"{words}; search said 3.04x, confirmed 3.04x"
 
 

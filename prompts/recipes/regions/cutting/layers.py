@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.estimate import INNER_CALL, L2_BYTES_PER_CLOCK
+from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK
+from tritonsmith.evaluator.estimating.launch_cost import OPERATOR_INSIDE
 from tritonsmith.evaluator.schema import Hardware
 from tritonsmith.prompts.recipes.measured import middle
 from tritonsmith.prompts.recipes.regions.cutting.regions import RecurrentRegion
@@ -25,4 +26,4 @@ def predict_steps(region: RecurrentRegion, hardware: Hardware) -> float:
 
 def prefers_library(region: RecurrentRegion, hardware: Hardware = CARDS["h200"]) -> bool:
     """Whether PyTorch's call is predicted to be faster than the kernel."""
-    return _LAUNCHES * INNER_CALL * region.recurrence.steps < predict_steps(region, hardware)
+    return _LAUNCHES * OPERATOR_INSIDE * region.recurrence.steps < predict_steps(region, hardware)

@@ -7,9 +7,8 @@ or faster, so there a kernel has to save a pass over memory. The card is the fir
 from __future__ import annotations
 
 from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.estimate import TORCH_CALL, TRITON_CALL
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED, OPERATOR_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
-from tritonsmith.prompts.recipes.measured import middle
 from tritonsmith.prompts.recipes.regions.cutting.operands import find_fresh, has_rim
 from tritonsmith.prompts.recipes.regions.cutting.regions import ProductRegion
 from tritonsmith.prompts.recipes.regions.values.tensors import MatrixProduct, Tensor, TensorView
@@ -65,7 +64,7 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass, hardware: H
     if kind != "split":
         shares = _KERNEL_WINDOWS if product.window else _KERNEL
         rate = {"tf32": hardware.tf32, "half": hardware.fp16}[kind] * shares[kind]
-        return max(middle(TRITON_CALL), 2.0 * sums * length / rate, moving)
+        return max(LAUNCH_AS_CALLED, 2.0 * sums * length / rate, moving)
     slower = CARDS["h200"].fp32 / hardware.fp32
     fresh = find_fresh(region)
     multiplying = 2.0 * _PARTS * sums * length / (hardware.fp16 * (_AHEAD if fresh else _IN_LOOP))
@@ -74,11 +73,11 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass, hardware: H
         several = high > _LEAST and not has_rim(region)
         reading = max(reading, tiles * wide * length / (_SPLIT if several else _SPLIT_FEW) * slower)
     storing = sums * _STORED * slower
-    ahead = sum(middle(TRITON_CALL) + 8.0 * one.base.size / hardware.bandwidth for one in fresh.values())
+    ahead = sum(LAUNCH_AS_CALLED + 8.0 * one.base.size / hardware.bandwidth for one in fresh.values())
     if product.apart > 1:
         storing += product.size * _SCATTERED * slower
     working = max(multiplying, reading) + storing if fresh else max(multiplying, reading, storing)
-    return ahead + max(middle(TRITON_CALL), working, moving)
+    return ahead + max(LAUNCH_AS_CALLED, working, moving)
 
 
 def predict_call(region: ProductRegion, precision: PrecisionClass, hardware: Hardware) -> float:
@@ -88,11 +87,11 @@ def predict_call(region: ProductRegion, precision: PrecisionClass, hardware: Har
     share = _find_share(product, kind)
     rate = {"split": hardware.fp32, "tf32": hardware.tf32, "half": hardware.fp16}[kind] * share
     given = sum(one.bytes for one in region.reads.values())
-    call = max(middle(TORCH_CALL), product.flops / rate, (given + product.bytes) / hardware.bandwidth)
+    call = max(OPERATOR_AS_CALLED, product.flops / rate, (given + product.bytes) / hardware.bandwidth)
     behind = [one for one in region.stores if one is not product.call and product not in one.operands]
     if not behind:
         return call
-    return call + max(middle(TRITON_CALL), (product.bytes + sum(one.bytes for one in behind)) / hardware.bandwidth)
+    return call + max(LAUNCH_AS_CALLED, (product.bytes + sum(one.bytes for one in behind)) / hardware.bandwidth)
 
 
 def _find_share(product: MatrixProduct, kind: str) -> float:

@@ -1,0 +1,30 @@
+"""What a launch costs is one figure wherever it is told."""
+
+import re
+
+from project import ROOT
+from tritonsmith.evaluator.estimate import estimate_launches
+from tritonsmith.evaluator.estimating import launch_cost
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH, count_launch_seconds
+from tritonsmith.evaluator.schema import LaunchFacts
+
+
+def test_the_page_has_the_figures_of_the_code() -> None:
+    page = (ROOT / "docs" / "timing.md").read_text()
+    table = re.search("<!-- launch costs: begin -->(.*)<!-- launch costs: end -->", page, re.DOTALL)
+    assert table is not None
+    told = [float(number) for number in re.findall(r"\| ([\d.]+) \|\n", table[1])]
+    names = ("LAUNCH_AS_CALLED", "LAUNCH_IN_GRAPH", "OPERATOR_AS_CALLED", "OPERATOR_INSIDE")
+    assert told == [round(getattr(launch_cost, name) * 1e6, 3) for name in names]
+
+
+def test_prompts_have_them_too() -> None:
+    text = (ROOT / "docs" / "prompts" / "39_gru_seed.md").read_text()  # a test of prompts compares it with what is written today
+    assert f"{LAUNCH_AS_CALLED * 1e6:.3g} microseconds of the host" in text and f"{LAUNCH_IN_GRAPH * 1e6:.3g} microseconds inside" in text
+
+
+def test_the_hold_hides_the_host_of_few_launches_and_a_graph_of_all() -> None:
+    assert count_launch_seconds(3) == 3 * LAUNCH_IN_GRAPH
+    many = count_launch_seconds(3000)
+    assert count_launch_seconds(3000, in_graph=True) == 3000 * LAUNCH_IN_GRAPH < many < 3000 * LAUNCH_AS_CALLED
+    assert estimate_launches(LaunchFacts(launches_per_forward=3000, triton_launches=3000)) == many * 1e3
