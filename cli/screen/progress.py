@@ -199,7 +199,11 @@ def _verdict_words(event: Event, picture: RunPicture) -> str:
 def _usage_words(event: Event, picture: RunPicture) -> str:
     money = f", ${event['money']:.4f}" if event.get("money") else ""
     spent = f"{event.get('input_tokens', 0):,} tokens read, {event.get('output_tokens', 0):,} written{money}"
-    return f"{event.get('model')} answered {event.get('request')}: {spent}; {picture.tokens:,} tokens in all"
+    in_all = f"{picture.tokens:,} tokens in all"
+    if event.get("answered", True):  # runs of earlier versions tell of answers alone
+        return f"{event.get('model')} answered {event.get('request')}: {spent}; {in_all}"
+    cost = f": {spent}; {in_all}" if event.get("input_tokens") or event.get("output_tokens") else ""
+    return f"{event.get('model')} gave no answer to {event.get('request')}{cost}"
 
 
 def _end_words(event: Event, picture: RunPicture) -> str:
