@@ -205,8 +205,8 @@ def _invoke(model: BaseChatModel, request: Request, form: Form, wire: list[Wire]
 async def in_daemon(work: Callable[[], Result], limit: float) -> Result:
     """Do blocking work in a thread that ends with the process. Neither Ctrl-C nor a limit then waits for a slow server.
 
-    Raises TimeoutError after `limit` seconds, and RequestCancelled where the work was cancelled. A thread, because the asynchronous client of the OpenAI library belongs to the
-    event loop that first used it.
+    Raises TimeoutError after `limit` seconds, and RequestCancelled where the work was cancelled. A thread, because the asynchronous
+    client of the OpenAI library belongs to the event loop that first used it.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
