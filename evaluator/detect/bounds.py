@@ -63,11 +63,12 @@ def _find_launch_bound(facts: LaunchFacts, seconds: float, took: str) -> TraitHi
     if busy_ms:
         busy = min(1.0, busy_ms / 1e3 / seconds)
         if busy < _HALF:
-            text = f"{launches} launches in {took}; the card is busy for {busy:.0%} of it"
+            text = f"{launches} launch{'es' * (launches != 1)} in {took}; the card is busy for {busy:.0%} of it"
             return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
         return None
     if launches * _LAUNCH_SECONDS >= _HALF * seconds:
-        text = f"{launches} launches in {took}: {seconds / launches * 1e6:.3g} microseconds each, a launch alone takes about 5"
+        many = f"{launches} launch{'es' * (launches != 1)}"
+        text = f"{many} in {took}: {seconds / launches * 1e6:.3g} microseconds each, a launch alone takes about 5"
         return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
     return None
 
@@ -79,4 +80,4 @@ def _describe_waiting(facts: LaunchFacts, task: TaskFacts, seconds: float, took:
         return f"{shares}; programs wait for each other {rounds} times, {seconds / rounds * 1e6:.3g} microseconds a round"
     if task.serial_steps > 1:
         return f"{shares}; {task.serial_steps} steps follow each other, {seconds / task.serial_steps * 1e6:.3g} microseconds each at most"
-    return f"{shares}; {facts.launches_per_forward} launches"
+    return f"{shares}; {facts.launches_per_forward} launch{'es' * (facts.launches_per_forward != 1)}"
