@@ -1,60 +1,19 @@
 """Whole runs with a model behind the author: real HTTP to a local server, the whole graph, and the ledger against what was reported."""
 
-import asyncio
 import csv
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
-from langchain_core.language_models.chat_models import SimpleChatModel
 
 import chat_server as chat
-from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.run import optimize
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.chat.model import Patience
-from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
 Turn = chat.Turn
-QUICK = Patience(first=0.01, longest=1.0, request=5.0)
 kernel, answer, analysis = chat.kernel, chat.answer, chat.analysis
 BAD, SLOW, FAST = scripted_verdict(None, message="it fails"), scripted_verdict(0.5, launches=7), scripted_verdict(1.5, launches=1)
-
-
-class ScriptedModel(SimpleChatModel):
-    """A chat model that is no server's."""
-
-    @property
-    def _llm_type(self):
-        return "scripted"
-
-    def _call(self, *given, **more):
-        return "no"
-
-
-@pytest.fixture
-def play(tmp_path, monkeypatch):
-    """Runs a task against a server with this script; `result.server`, `.summary`, `.error` and `.out` tell what came of it."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-local-test-key")
-    task = tmp_path / "1_relu.py"
-    task.write_text(chat.TASK)
-
-    def run(script, verdicts, *, server=None, models=None, out="out", **options):
-        result = SimpleNamespace(summary=None, error=None, out=tmp_path / out)
-        with chat.ChatServer(script, **(server or {})) as result.server:
-            given = {"author": "openai:toy", "base_url": result.server.url, "patience": QUICK, **(models or {})}
-            try:
-                result.summary = optimize(
-                    task, models=Models(**given), evaluator=ScriptedEvaluator({kernel(n): verdict for n, verdict in verdicts.items()}),
-                    out=str(result.out), **{"seeds": 1, "policy": "no-tune", "checkpoints": "none", **options},
-                )  # fmt: skip
-            except UsageError as error:
-                result.error = error
-        return result
-
-    return run
 
 
 def path(result):
@@ -235,51 +194,6 @@ def test_an_answer_without_a_module_is_asked_for_once_more(play, first):
 def test_the_module_is_found_in_whatever_form_it_comes(play, text):
     result = play([text], {1: FAST})
     assert result.summary.winner.id == "seed0-01" and len(result.server.requests) == 1
-
-
-BROKEN = f"Done.\n```python\n{kernel(9).replace('(torch.nn.Module):', '(torch.nn.Module)')}```\n"
-
-
-@pytest.mark.parametrize("text", [BROKEN, BROKEN.partition("\n")[2].strip("`\n").removeprefix("python\n"), BROKEN.rstrip("`\n")])
-def test_a_kernel_with_a_syntax_slip_is_repaired_as_any_other(play, text):
-    """Whatever form it comes in, and however often, it is a kernel with a verdict, and no answer without one."""
-    result = play([text, text, answer(1)], {1: FAST})
-    assert [request["messages"][-1]["role"] for request in result.server.requests] == ["user"] * 3 and ledger_agrees(result)
-    assert path(result)[:3] == [("after_evaluate", "repair"), ("after_evaluate", "repair"), ("after_evaluate", "accept")]
-    assert (result.out / "kernels").is_dir() and result.summary.winner.id == "seed0-03"
-
-
-def test_a_whole_module_goes_before_one_with_a_slip(play):
-    result = play([f"```python\n{kernel(1)}```\nBetter:\n{BROKEN}"], {1: FAST})
-    assert result.summary.winner.id == "seed0-01" and len(result.server.requests) == 1
-
-
-def test_a_variant_with_a_slip_is_asked_for_once_more(play):
-    """Nobody repairs a variant: the line that is no Python is named in a second question."""
-    result = play([answer(1), BROKEN, answer(2), *["no"] * 4], {1: FAST, 2: FAST}, policy="tune-model")
-    assert "The module is no Python: line 4: SyntaxError: expected ':'" in result.server.requests[2]["messages"][-1]["content"]
-    assert {row.stage for row in result.summary.candidates} == {"seed", "tune_grid"}
-
-
-def test_a_request_that_the_server_gives_up_is_no_timeout(play):
-    """It is asked again, told and kept as what it is, and what it cost is counted."""
-    result = play([Turn("half of it", finish="abort"), answer(1)], {1: FAST})
-    assert [row["status"] for row in rows(result)] == ["cancelled", "ok"] and ledger_agrees(result)
-    twice = play([chat.fault(499, "Request was cancelled")] * 2, {}, out="twice")
-    assert "gave the request up after 2 tries" in str(twice.error) and "499: Request was cancelled" in str(twice.error)
-    events = [json.loads(line) for line in (twice.out / "events.jsonl").read_text().splitlines()] if twice.out.exists() else []
-    assert all(not event.get("answered") for event in events)
-
-
-def test_a_request_that_its_library_cancels_is_no_timeout(play):
-    """The library's cancellation must not pass for that of the run."""
-
-    class Cancelling(ScriptedModel):
-        def _generate(self, *given, **more):
-            raise asyncio.CancelledError
-
-    result = play([], {}, models={"author": Cancelling()})
-    assert result.error.fault.value == "cancelled" and "was cancelled by asyncio" in str(result.error)
 
 
 def test_two_answers_without_a_module_end_a_lonely_seed(play):
