@@ -32,7 +32,7 @@ BEGIN, END = "<!-- house: begin -->", "<!-- house: end -->"
 STOREYS = {
     "graph": ("app run", "builder drawing", "context session steps", "state sites pool background searches"),
     "nodes": ("analyze confirm decide describe detect evaluate optimize repair seed select tune", "asking common foresee judging twins"),
-    "cli": ("main", "options judging kernels stopping examining working versions"),
+    "cli": ("main app", "options judging kernels stopping examining working versions"),
     "cli/report": ("write", "forms charts"),
     "prompts": ("__main__", "author promises analysis"),
     "prompts/recipes": ("author space analyst book", "recipe measured plan builder reference constructor members operations kinds writes"),

@@ -218,7 +218,8 @@ def describe_launch(hardware: Hardware, kernel: KernelFacts) -> str:
     """What the estimate counts of one launch, in a line: `pool: 392 programs, 2112 at once (1 wave), 16.1 MB of 8.0 MB distinct, ...`."""
     time, work = time_launch(hardware, kernel), kernel.work
     programs = math.prod(kernel.grid)
-    counted = f"{kernel.name}: {programs} program{'s' * (programs != 1)}, {kernel.resident or '?'} at once ({time.waves:.3g} waves)"
+    waves = f"{time.waves:.3g} wave{'s' * (time.waves != 1)}"
+    counted = f"{kernel.name}: {programs} program{'s' * (programs != 1)}, {kernel.resident or '?'} at once ({waves})"
     if work is None or work.unknown:
         why = work.unknown if work else "nobody counted"
         return f"{counted}; the text does not tell its work ({why})"

@@ -9,6 +9,7 @@ from langgraph.runtime import get_runtime
 from langgraph.types import Send
 
 from tritonsmith.evaluator.schema import Stage, Status
+from tritonsmith.graph.checkpoints.any_saver import AnySaverGraph
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.pool import lineage
 from tritonsmith.graph.sites import SITES
@@ -48,7 +49,7 @@ Graph = StateGraph[Any, Any, Any, Any]
 
 def build_graph(context_schema: type[Any] = Context, around: Around | None = None, input_schema: type[Any] = RunInput) -> Graph:
     """The graph, not yet compiled: `build_graph().compile(checkpointer=...)` is the caller's choice."""
-    graph: Graph = StateGraph(State, context_schema=context_schema, input_schema=input_schema, output_schema=RunOutput)
+    graph: Graph = AnySaverGraph(State, context_schema=context_schema, input_schema=input_schema, output_schema=RunOutput)
     add = partial(_add_node, graph, State, around)
     branch = build_branch(context_schema, around).compile(name="branch")
 

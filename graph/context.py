@@ -63,6 +63,7 @@ class Context:
     memory: Recaller | None = None
     """None: authors know nothing of earlier runs."""
     sessions: Sessions = field(default_factory=Sessions, repr=False)
+    _closed: threading.Event = field(default_factory=threading.Event, init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         """Raise UsageError for a number of seeds that makes no run."""
@@ -80,18 +81,26 @@ class Context:
         return self.sessions.of(run, max(1, int(getattr(self.evaluator, "admits", getattr(self.evaluator, "parallel", 1)))))
 
     def __enter__(self) -> Context:
+        self.require_open()
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         run_blocking(self.aclose())
 
     async def __aenter__(self) -> Context:
+        self.require_open()
         return self
 
     async def __aexit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         await self.aclose()
 
+    def require_open(self) -> None:
+        """Raise UsageError where the context was closed: its evaluator and its temporary store are gone."""
+        if self._closed.is_set():
+            raise UsageError("the context is closed; run the graph inside its `with` block, or make a new one with make_context(...)")
+
     async def aclose(self) -> None:
-        """End the evaluator's processes and drop a temporary store."""
+        """End the evaluator's processes and drop a temporary store; nothing can be run with the context afterwards."""
+        self._closed.set()
         await self.evaluator.aclose()
         self.store.close()

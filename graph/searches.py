@@ -74,7 +74,8 @@ class Search(Record):
         if not self.trials:
             return f"nothing searched: {self.ended}"
         unit = "raced" if self.kind is TimingKind.MEASURED else "ranked by estimate"
-        words = [f"{len(self.trials)} of {self.size} configurations tried", f"{self.count('pruned')} pruned by compiling"]
+        several = "s" * (self.size != 1)
+        words = [f"{len(self.trials)} of {self.size} configuration{several} tried", f"{self.count('pruned')} pruned by compiling"]
         alike = self.count("foreseen", "alike")
         words += [f"{alike} that the estimate cannot tell from the best"] if alike else []
         words += [f"{self.count('failed')} wrong or failing"] if self.count("failed") else []

@@ -8,6 +8,7 @@ from weakref import WeakKeyDictionary
 
 from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.state import BranchState, Budget, State, Usage, total
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.prompts.author import AuthorError
 
 MemoKey = tuple[str, str, str]
@@ -103,9 +104,9 @@ class Session:
         if self.halt_reason:
             return self.halt_reason
         if candidates and budget.candidates is not None and len(self._candidates) >= budget.candidates:
-            return f"budget: {len(self._candidates)} of {budget.candidates} candidates are written"
+            return f"budget: {len(self._candidates)} of {count_words(budget.candidates, 'candidate')} written"
         if budget.seconds is not None and self.elapsed >= budget.seconds:
-            return f"budget: {self.elapsed:.0f} of {budget.seconds:.0f} seconds are gone"
+            return f"budget: {self.elapsed:.0f} of {count_words(round(budget.seconds), 'second')} gone"
         if budget.tokens is not None and used.tokens >= budget.tokens:
             return f"budget: {used.tokens} of {budget.tokens} tokens are used"
         if budget.money is not None and used.money >= budget.money:

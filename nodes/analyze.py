@@ -29,13 +29,14 @@ async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
     session = session_of(state, runtime)
     if analysis is None and session.waits(branch_of(state)):
         return {"verdicts": verdicts, "current": base.id, "usage": usage}
-    if analysis is None:
+    if analysis is None:  # the fault is told already
         analysis = _no_analysis(session.fault(branch_of(state)))
-    emit(
-        runtime, "analysis", "analyze", state, base.id, id=request, bottleneck=analysis.bottleneck, method=analysis.optimisation_method,
-        category=analysis.category.value, expected_speedup=analysis.expected_speedup, worth_optimizing=analysis.worth_optimizing,
-        reason=analysis.reason, evidence=analysis.evidence,
-    )  # fmt: skip
+    else:
+        emit(
+            runtime, "analysis", "analyze", state, base.id, id=request, bottleneck=analysis.bottleneck,
+            method=analysis.optimisation_method, category=analysis.category.value, expected_speedup=analysis.expected_speedup,
+            worth_optimizing=analysis.worth_optimizing, reason=analysis.reason, evidence=analysis.evidence,
+        )  # fmt: skip
     return {
         "verdicts": verdicts, "analyses": {request: analysis}, "analysis": request, "current": base.id, "rounds": rounds, "usage": usage,
         "exhausted": False,

@@ -32,8 +32,8 @@ async def ask(
         append_rows(context.store.root / "usage.csv", rows)
         session.note_usage(request, usage)
 
-    def spend(asked: Request, model: str, usage: Usage) -> None:
-        emit(runtime, "usage", "author", state, **usage_event(asked, model, usage, session.total_usage))
+    def spend(asked: Request, model: str, usage: Usage, answered: bool) -> None:
+        emit(runtime, "usage", "author", state, **usage_event(asked, model, usage, session.total_usage), answered=answered)
 
     def tell(text: str) -> None:
         emit(runtime, "pause", "author", state, request=request, reason=text)

@@ -20,9 +20,10 @@ NodeRuntime = Runtime[Context]
 
 
 def context_of(runtime: NodeRuntime) -> Context:
-    """The context of this run. Raises UsageError when the graph was invoked without one."""
+    """The context of this run. Raises UsageError when the graph was invoked without one, or with one that is closed."""
     if not isinstance(runtime.context, Context):
         raise UsageError("the graph was invoked without context=; make one with tritonsmith.graph.run.make_context(...)")
+    runtime.context.require_open()
     return runtime.context
 
 

@@ -6,6 +6,7 @@ from tritonsmith.graph.policies.view import Answer, Policy, View, view_of
 from tritonsmith.graph.session import Session
 from tritonsmith.graph.sites import LINES, SITES, Site
 from tritonsmith.graph.state import BranchState, Decision, State, Update
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 
 
@@ -25,7 +26,7 @@ async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) ->
     elif stuck:
         answers = [("author", "stop", stuck), (site.asks, site.exit, "not asked: the author has no answer")]
     elif spent is not None or used_up:
-        why = spent or f"budget: the {part} candidates that this branch may write are written"
+        why = spent or f"budget: this branch has written its {count_words(part or 0, 'candidate')}"
         answers = [("budget", "stop", why), (site.asks, site.exit, f"not asked: {why}")]
     else:
         choice, reason = ask_policy(context.policy, gate, view)

@@ -12,6 +12,7 @@ from typing import TypeGuard
 from tritonsmith.evaluator.estimate import estimate_launches
 from tritonsmith.evaluator.schema import LaunchFacts, TimingKind, Verdict
 from tritonsmith.evaluator.source.variants import Reach, compare_texts
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.prompts.author import Draft
 
 _UNSEEN = ("num_warps", "num_stages", "loop_stages", "maxnreg", "hint_")
@@ -44,14 +45,15 @@ def sort_out(base: str, source: str, verdict: Verdict | None, drafts: Sequence[D
     reasons = [_foresee(base, source, verdict, draft.source) for draft in drafts]
     kept = [draft for draft, reason in zip(drafts, reasons, strict=True) if not reason]
     counts = Counter(reason for reason in reasons if reason)
-    return kept, "; ".join(f"{count} of {len(drafts)} variants are not judged: {reason}" for reason, count in counts.items())
+    return kept, "; ".join(f"{count} of {count_words(len(drafts), 'variant')} not judged: {reason}" for reason, count in counts.items())
 
 
 def _foresee(base: str, source: str, verdict: Verdict, variant: str) -> str:
     """Why a variant cannot be told from it; empty where it may."""
     if compare_texts(source, variant) is not Reach.ANYTHING and _costs(verdict, verdict.facts):
         launches = verdict.facts.launches_per_forward
-        return f"the estimate of {base} cannot be told from the cost of its {launches} launches, and they make as many"
+        made = count_words(launches, "launch", "launches")
+        return f"the estimate of {base} cannot be told from the cost of its {made}, and they make as many"
     return ""
 
 

@@ -3,6 +3,7 @@
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.questions.compiler_seed import CompilerSeed, write_seed_with
 from tritonsmith.evaluator.schema import Stage, Task
+from tritonsmith.evaluator.tasks import declared_shapes
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import BranchState, Update
 from tritonsmith.nodes.asking import ask, brief_for
@@ -27,11 +28,17 @@ async def seed(state: BranchState, runtime: NodeRuntime) -> Update:
 
 
 async def _ask_compiler(context: Context, task: Task) -> Draft:
-    """The compiler's own kernels as a draft. Raises AuthorError where there are none that stand alone."""
+    """The compiler's own kernels as a draft. Raises AuthorError where there are none that stand alone, or that fit every size."""
+    way_out = "drop the option, or let an author write more seeds (--seeds)"
+    if declared_shapes(task):
+        raise AuthorError(
+            f"--seed-from {context.seed_from}: the compiler's kernels are made for one size, and {task.path} declares other ones (SHAPES) "
+            f"at which the winner must be right too; leave SHAPES out, {way_out}"
+        )
     try:
         seed = await write_seed_with(context.evaluator, task)
     except (TaskError, InfrastructureError) as error:
         seed = CompilerSeed(reason=str(error))
     if not seed.text:
-        raise AuthorError(f"--seed-from {context.seed_from}: {seed.reason}; drop the option, or let an author write more seeds (--seeds)")
+        raise AuthorError(f"--seed-from {context.seed_from}: {seed.reason}; {way_out}")
     return Draft(source=seed.text, rationale=f"{str(context.seed_from).capitalize()}'s own kernels", author=str(context.seed_from))

@@ -6,6 +6,7 @@ import typer
 
 from tritonsmith.cli.options import JsonOption, out, print_json
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.graph.storage.outcome import count_words
 
 AllOption = Annotated[bool, typer.Option("--all", help="Remove every answer.")]
 UnusedOption = Annotated[
@@ -37,8 +38,9 @@ def answers(
         print_json({**told, "removed": removed})
         return
     if removed:
-        out.print(f"Removed {removed} answers.")
+        out.print(f"Removed {count_words(removed, 'answer')}.")
     megabytes, hours = told["bytes"] / 1e6, told["seconds"] / 3600
-    out.print(f"{told['answers']} answers in {told['file']}, {megabytes:.1f} MB; measuring them took {hours:.2f} hours.")
+    kept = count_words(int(told["answers"]), "answer")
+    out.print(f"{kept} in {told['file']}, {megabytes:.1f} MB; measuring them took {hours:.2f} hours.")
     for card, count in told["cards"].items():
         out.print(f"  {count} for {card}")

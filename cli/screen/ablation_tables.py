@@ -7,7 +7,7 @@ from rich.text import Text
 
 from tritonsmith.benchmarks.ablation.schema import SEED_BINS, Ablation, AblationPlan, CellRow, CellState, CostRow, Rule
 from tritonsmith.benchmarks.ablation.wording import ON_SCREEN
-from tritonsmith.graph.storage.outcome import digits
+from tritonsmith.graph.storage.outcome import count_words, digits
 
 _REFERENCE = "default"
 
@@ -15,7 +15,9 @@ _REFERENCE = "default"
 def plan_lines(plan: AblationPlan, finished: int, total: int) -> list[Text]:
     """What will be run, and what its runs share."""
     forked = sum(policy.base is not None and not policy.shares for policy in plan.policies) * len(plan.tasks) * plan.repeats
-    size_of = f"{len(plan.tasks)} tasks x {len(plan.policies)} policies x {plan.repeats} repeats: {total} runs"
+    policies = count_words(len(plan.policies), "policy", "policies")
+    sides = (count_words(len(plan.tasks), "task"), policies, count_words(plan.repeats, "repeat"))
+    size_of = f"{' x '.join(sides)}: {count_words(total, 'run')}"
     lines = [f"{size_of}, {finished} of them finished ({plan.name}; author {plan.settings.get('model')})"]
     for task in plan.tasks:
         values = ", ".join(f"{name}={value}" for name, value in task.overrides.items())
@@ -45,7 +47,8 @@ def cell_line(row: CellRow, finished: int, total: int) -> str:
         kind = ", ".join(part for part in ("" if row.kind == "measured" else "ESTIMATE", row.comparison.upper()) if part) or row.kind
         what = f"{digits(row.score)}x {kind} against {row.baseline} ({row.label or 'no label'})"
     shared = f", {row.shared_evaluations} shared" if row.shared_evaluations else ""
-    return f"{named}{what}; {row.candidates} candidates, {row.evaluations} verdicts{shared}, {row.seconds:.0f} s"
+    made = f"{count_words(row.candidates, 'candidate')}, {count_words(row.evaluations, 'verdict')}"
+    return f"{named}{what}; {made}{shared}, {row.seconds:.0f} s"
 
 
 def tables_of(tables: Ablation) -> list[Table]:

@@ -13,7 +13,7 @@ from tritonsmith.cli.report.forms import Form
 from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TimingKind
-from tritonsmith.graph.storage.outcome import RunOutcome, describe_way_on, split_waiting
+from tritonsmith.graph.storage.outcome import RunOutcome, count_words, describe_way_on, split_waiting
 from tritonsmith.graph.storage.summary import Summary
 
 WAITS = 3
@@ -132,18 +132,19 @@ def _show_usage(summary: Summary) -> None:
         thought = f" ({used.reasoning_tokens} of thought)" if used.reasoning_tokens else ""
         money = f", ${used.money:.4f}" if used.money else ""
         unknown = f", {used.unpriced} without a known price" if used.unpriced else ""
-        guessed = f", tokens of {used.unreported} calls estimated" if used.unreported else ""
-        failed = f", {used.retries} failed tries" if used.retries else ""
+        guessed = f", tokens of {count_words(used.unreported, 'call')} estimated" if used.unreported else ""
+        failed = f", {count_words(used.retries, 'failed try', 'failed tries')}" if used.retries else ""
+        asked = f"{name}: {count_words(used.calls, 'call')}, {count_words(used.input_tokens, 'token')} read{inner}"
         out.print(
-            f"{name}: {used.calls} calls, {used.input_tokens} tokens read{inner}, {used.output_tokens} written{thought}, "
-            f"{used.seconds:.0f} s{money}{unknown}{guessed}{failed}.",
+            f"{asked}, {used.output_tokens} written{thought}, {used.seconds:.0f} s{money}{unknown}{guessed}{failed}.",
         )
 
 
 def _show_files(folder: Path, summary: Summary) -> None:
     if summary.usage.calls or summary.usage.retries:
         _show_usage(summary)
-    out.print(f"{summary.seconds:.0f} s for {len(summary.candidates)} candidates of {summary.task} ({summary.size} size). Files:")
+    made = count_words(len(summary.candidates), "candidate")
+    out.print(f"{summary.seconds:.0f} s for {made} of {summary.task} ({summary.size} size). Files:")
     for name, what in (
         ("report.html", "all of this as a page that needs no network"),
         ("best.py", "the best kernel, complete in itself"),
@@ -158,3 +159,7 @@ def _show_files(folder: Path, summary: Summary) -> None:
         path = folder / name
         if path.is_file() or (path.is_dir() and any(path.iterdir())):
             out.print(f"  {path}  {what}")
+    if summary.winner and not (folder / "best.py").is_file():
+        kernels = f"its text is in {folder / 'kernels'}"
+        there = (folder / "kernels" / f"{summary.winner.sha}.py").is_file()
+        out.print(f"{folder / 'best.py'} is missing: {kernels if there else 'its text is gone too, so run the task again'}.")

@@ -10,6 +10,7 @@ from tritonsmith.evaluator.schema import Comparison, Status
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.storage.files import lines_of, parse_object
 from tritonsmith.graph.storage.folder import Event
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.graph.storage.summary import CandidateRow
 
 NOT_JUDGED = "..."
@@ -193,4 +194,4 @@ def _search_note(event: Event) -> str:
     """How far a tuning search is: what it tried, and the best ratio of its races or estimates."""
     best, kind = event.get("best_ratio"), event.get("kind")
     found = "" if best is None else f", best {best:.3f}x by {'race' if kind == 'measured' else 'estimate'}"
-    return f"{event.get('tried')} of {event.get('size')} configurations, {event.get('pruned')} pruned{found}"
+    return f"{event.get('tried')} of {count_words(int(event.get('size') or 0), 'configuration')}, {event.get('pruned')} pruned{found}"

@@ -14,6 +14,7 @@ from tritonsmith.graph.policies.load import about, load_policy
 from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.searches import Tuning
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.nodes.decide import ask_policy
 
 _FILE_WIDTH = 160
@@ -120,5 +121,5 @@ def print_check(report: ConformanceReport, as_json: bool) -> None:
     for violation in found:
         out.print(str(violation))
     ends = "conforms" if not found else f"breaks {len(found)} {'rule' if len(found) == 1 else 'rules'}"
-    how = f"asked in {report.situations} situations, driven through {report.runs} runs"
+    how = f"asked in {count_words(report.situations, 'situation')}, driven through {count_words(report.runs, 'run')}"
     out.print(f"Policy {report.policy.name} {ends}: {how}.")

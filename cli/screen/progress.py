@@ -15,7 +15,7 @@ from rich.text import Text
 from tritonsmith.cli.screen.picture import NOT_JUDGED, RunPicture, read_events
 from tritonsmith.cli.screen.tables import candidate_table, row_score
 from tritonsmith.graph.storage.folder import Event
-from tritonsmith.graph.storage.outcome import RunOutcome
+from tritonsmith.graph.storage.outcome import RunOutcome, count_words
 from tritonsmith.graph.storage.summary import CandidateRow
 
 _SENTENCES = 6
@@ -130,7 +130,8 @@ def heading(picture: RunPicture) -> str:
 def budget_line(picture: RunPicture, now: datetime | None = None) -> str:
     """What is used, and of how much: `5 of 60 candidates, 34 s of 600, 12,345 tokens, $0.0120 of $1.00`."""
     limits = picture.budget
-    used = [f"{len(picture.rows)}{f' of {limits.candidates}' if limits.candidates else ''} candidates"]
+    made = len(picture.rows)
+    used = [f"{made} of {count_words(limits.candidates, 'candidate')}" if limits.candidates else count_words(made, "candidate")]
     used.append(f"{picture.seconds(now):.0f} s{f' of {limits.seconds:.0f}' if limits.seconds else ''}")
     if picture.tokens or limits.tokens:
         used.append(f"{picture.tokens:,}{f' of {limits.tokens:,}' if limits.tokens else ''} tokens")
@@ -151,7 +152,7 @@ def _count_left_out(rows: list[CandidateRow], visible: list[CandidateRow]) -> st
     names = {row.id for row in visible}
     hidden = [row for row in rows if row.id not in names]
     failed = sum(row.status not in ("ok", NOT_JUDGED) for row in hidden)
-    return f"... {len(hidden)} more candidates ({failed} of them failed)"
+    return f"... {count_words(len(hidden), 'more candidate')} ({failed} of them failed)"
 
 
 def _one_line(text: str, style: str = "") -> Text:
@@ -188,7 +189,7 @@ def _verdict_words(event: Event, picture: RunPicture) -> str:
     if row and row.score is not None:
         time = f", {row.median_ms:.4g} ms" if row.median_ms is not None else ""
         floor = f", {row.floor_share:.0%} of its floor ({row.floor_limit})".replace("%", " %") if row.floor_share is not None else ""
-        result = f"{row_score(row, wide=True)}{time}{floor}, {row.launches_per_forward} launches"
+        result = f"{row_score(row, wide=True)}{time}{floor}, {count_words(row.launches_per_forward or 0, 'launch', 'launches')}"
     if event.get("not_allowed"):
         result = f"{result}; not allowed to win: {event['not_allowed']}"
     if event.get("status") != "ok" and event.get("advice"):
@@ -199,7 +200,11 @@ def _verdict_words(event: Event, picture: RunPicture) -> str:
 def _usage_words(event: Event, picture: RunPicture) -> str:
     money = f", ${event['money']:.4f}" if event.get("money") else ""
     spent = f"{event.get('input_tokens', 0):,} tokens read, {event.get('output_tokens', 0):,} written{money}"
-    return f"{event.get('model')} answered {event.get('request')}: {spent}; {picture.tokens:,} tokens in all"
+    in_all = f"{picture.tokens:,} tokens in all"
+    if event.get("answered", True):  # runs of earlier versions tell of answers alone
+        return f"{event.get('model')} answered {event.get('request')}: {spent}; {in_all}"
+    cost = f": {spent}; {in_all}" if event.get("input_tokens") or event.get("output_tokens") else ""
+    return f"{event.get('model')} gave no answer to {event.get('request')}{cost}"
 
 
 def _end_words(event: Event, picture: RunPicture) -> str:

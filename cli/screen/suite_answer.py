@@ -12,7 +12,7 @@ from rich.text import Text
 from tritonsmith.cli.options import choose_page, err, out, print_json
 from tritonsmith.cli.screen.answer import WAITS, write_page
 from tritonsmith.cli.screen.suite_progress import open_suite_progress
-from tritonsmith.graph.storage.outcome import digits
+from tritonsmith.graph.storage.outcome import count_words, digits
 from tritonsmith.graph.storage.summary import SUMMARY
 from tritonsmith.graph.suites.folder import row_of
 from tritonsmith.graph.suites.records import RowState, SuitePlan, SuiteResults, SuiteRow
@@ -32,8 +32,9 @@ def carry_out(plan: SuitePlan, root: Path, *, must_be_faster: bool = False, as_j
     """Run what is missing of a suite, and answer. Ends the command with its exit code."""
     finished = sum(row_of(task, root).state is RowState.DONE for task in plan.tasks)
     at_once = f"{plan.parallel} at a time" if plan.parallel else f"{plan.each_card} at a time for each card"
-    limits = f"{at_once}, {plan.model_calls} requests to models at a time"
-    err.print(f"{len(plan.tasks)} tasks, {finished} of them finished; {limits}. Stopped or killed, go on with: tritonsmith resume {root}")
+    limits = f"{at_once}, {count_words(plan.model_calls, 'request')} to models at a time"
+    planned = f"{count_words(len(plan.tasks), 'task')}, {finished} of them finished"
+    err.print(f"{planned}; {limits}. Stopped or killed, go on with: tritonsmith resume {root}")
     drawing = threading.Lock()
     with open_suite_progress(err, len(plan.tasks), finished) as progress:
 

@@ -13,7 +13,7 @@ from tritonsmith.cli.screen.picture import RunPicture
 from tritonsmith.cli.screen.progress import budget_line, event_line, note
 from tritonsmith.cli.screen.tables import row_score
 from tritonsmith.graph.storage.folder import Event
-from tritonsmith.graph.storage.outcome import digits
+from tritonsmith.graph.storage.outcome import count_words, digits
 from tritonsmith.graph.suites.records import RowState, SuiteRow
 from tritonsmith.graph.suites.tasks import PlannedTask
 
@@ -45,7 +45,7 @@ def row_line(row: SuiteRow) -> str:
         return f"{row.task}: {row.state.value}: {row.reason}"
     kind = "measured" if row.kind == "measured" else "ESTIMATE"
     score = f", {digits(row.score)}x {kind} against {row.baseline}" if row.score is not None else ""
-    return f"{row.task}: {row.outcome.replace('_', ' ')}{score}; {row.candidates} candidates, {row.seconds:.0f} s"
+    return f"{row.task}: {row.outcome.replace('_', ' ')}{score}; {count_words(row.candidates, 'candidate')}, {row.seconds:.0f} s"
 
 
 class PlainSuiteProgress:
@@ -101,7 +101,8 @@ class LiveSuiteProgress:
 
     def __rich_console__(self, console: Console, options: ConsoleOptions) -> RenderResult:
         pictures = list(self._pictures.items())  # a copy: events come from another thread
-        heading = f"{self._finished} of {self._total} tasks finished, {self._faster} of them faster; {len(pictures)} under way"
+        finished = f"{self._finished} of {count_words(self._total, 'task')} finished"
+        heading = f"{finished}, {self._faster} of them faster; {len(pictures)} under way"
         table = Table.grid(padding=(0, 2, 0, 0))
         for _ in range(3):
             table.add_column(no_wrap=True)

@@ -12,7 +12,7 @@ from rich.text import Text
 
 from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.schema import KernelFacts, Measurement, Status, Timing, TimingKind, Verdict
-from tritonsmith.graph.storage.outcome import describe_comparison, digits
+from tritonsmith.graph.storage.outcome import count_words, describe_comparison, digits
 
 if TYPE_CHECKING:  # a verdict is shown without loading LangGraph
     from tritonsmith.graph.state import Decision
@@ -144,7 +144,7 @@ def _figure_lines(verdict: Verdict) -> list[str]:
         found = verdict.correctness
         lines.append(
             f"error     {found.err_vs_oracle:.2e} of the float64 oracle (the reference's own: {found.reference_err_vs_oracle:.2e}); "
-            f"max {found.max_abs_err:.2e}, mean {found.mean_abs_err:.2e}, {found.trials} trials"
+            f"max {found.max_abs_err:.2e}, mean {found.mean_abs_err:.2e}, {count_words(found.trials, 'trial')}"
         )
         lines.append(f"precision {found.precision_class.value if found.precision_class else 'none is met'}")
         if found.fell_on:
@@ -219,18 +219,18 @@ def _timing_lines(timing: Timing) -> list[str]:
 
 
 def _ratio(found: Measurement) -> str:
-    return f"{found.ratio:.3f}x ({found.interval[0]:.3f} to {found.interval[1]:.3f}, {found.pairs} pairs)"
+    return f"{found.ratio:.3f}x ({found.interval[0]:.3f} to {found.interval[1]:.3f}, {count_words(found.pairs, 'pair')})"
 
 
 def _kernel_text(kernel: KernelFacts) -> str:
     facts = [
         f"{kernel.launches} x {kernel.name}",
         f"grid {'x'.join(map(str, kernel.grid))}",
-        f"{kernel.num_warps} warps" if kernel.num_warps else "",
-        f"{kernel.registers} registers" if kernel.registers is not None else "",
+        count_words(kernel.num_warps, "warp") if kernel.num_warps else "",
+        count_words(kernel.registers, "register") if kernel.registers is not None else "",
         f"{kernel.spills} B spilled" if kernel.spills else "",
         f"{kernel.shared_memory} B shared" if kernel.shared_memory is not None else "",
-        f"{kernel.resident} fit at once" if kernel.resident is not None else "",
+        f"{kernel.resident} {'fits' if kernel.resident == 1 else 'fit'} at once" if kernel.resident is not None else "",
     ]
     return ", ".join(fact for fact in facts if fact)
 

@@ -35,7 +35,7 @@ def look_ahead(sha: str, report: Mapping[str, Any], incumbent: Mapping[str, Any]
         return row.model_copy(update={"fate": Fate.PRUNED, "reason": reason.splitlines()[0][:_REASON_CHARACTERS]})
     before = _most([KernelFacts.model_validate(values) for values in incumbent.get("kernels", ())], "spills") or 0
     if (row.spills or 0) > before + _MOST_SPILLED:
-        reason = f"{row.spills} bytes of registers per thread are spilled to memory, the incumbent spills {before}"
+        reason = f"{row.spills} byte{'s' * (row.spills != 1)} of registers per thread are spilled to memory, the incumbent spills {before}"
         return row.model_copy(update={"fate": Fate.PRUNED, "reason": reason})
     return row
 

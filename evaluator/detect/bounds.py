@@ -59,14 +59,14 @@ def _find_launch_bound(facts: LaunchFacts, timing: Timing, took: str) -> TraitHi
     if busy_ms:
         busy = min(1.0, busy_ms / 1e3 / seconds)
         if busy < _HALF:
-            text = f"{launches} launches in {took}; the card is busy for {busy:.0%} of it"
+            text = f"{launches} launch{'es' * (launches != 1)} in {took}; the card is busy for {busy:.0%} of it"
             return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
         return None
     own = facts.triton_launches or sum(kernel.launches for kernel in facts.kernels)
     alone = count_launch_seconds(own, max(0, launches - own), in_graph=bool(timing.form_words))
     if alone >= _HALF * seconds:
         each, empty = seconds / launches * 1e6, alone / launches * 1e6
-        text = f"{launches} launches in {took}: {each:.3g} microseconds each, {empty:.3g} if they did nothing"
+        text = f"{launches} launch{'es' * (launches != 1)} in {took}: {each:.3g} microseconds each, {empty:.3g} if they did nothing"
         return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
     return None
 
@@ -78,4 +78,4 @@ def _describe_waiting(facts: LaunchFacts, task: TaskFacts, seconds: float, took:
         return f"{shares}; programs wait for each other {rounds} times, {seconds / rounds * 1e6:.3g} microseconds a round"
     if task.serial_steps > 1:
         return f"{shares}; {task.serial_steps} steps follow each other, {seconds / task.serial_steps * 1e6:.3g} microseconds each at most"
-    return f"{shares}; {facts.launches_per_forward} launches"
+    return f"{shares}; {facts.launches_per_forward} launch{'es' * (facts.launches_per_forward != 1)}"

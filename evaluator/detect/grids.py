@@ -34,7 +34,8 @@ def find_one_axis_grid(
         programs = known.grid[0] * known.grid[1] * known.grid[2]
         if hardware is None or 2 * programs > hardware.processors or sum(extent > 1 for extent in known.grid) > 1:
             return None
-        text = f"{walk.name}: the grid {known.grid} covers one axis: {programs} programs on {hardware.processors} processors"
+        many = f"{programs} program{'s' * (programs != 1)}"
+        text = f"{walk.name}: the grid {known.grid} covers one axis: {many} on {hardware.processors} processors"
         return TraitHit(name=Trait.ONE_AXIS_GRID, line=launches[0].node.lineno if launches else walk.line, evidence=text)
     if not _keeps_axis_whole(walk):
         return None

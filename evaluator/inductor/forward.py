@@ -101,7 +101,8 @@ class ForwardWriter:
 
     def _take_inputs(self, names: list[str]) -> None:
         if len(names) != len(self._inputs):
-            raise NoSeedError(f"Inductor's code takes {len(names)} tensors where the traced module has {len(self._inputs)}")
+            taken = f"{len(names)} tensor{'s' * (len(names) != 1)}"
+            raise NoSeedError(f"Inductor's code takes {taken} where the traced module has {len(self._inputs)}")
         self._names.update(zip(names, self._inputs, strict=True))
         self._layouts.update(zip(names, self._given, strict=True))
 
@@ -166,7 +167,8 @@ class ForwardWriter:
     def _launch(self, kernel: PlainKernel, call: ast.Call, statement: ast.stmt) -> None:
         given = [argument for place, argument in enumerate(call.args) if place not in kernel.left_out]
         if len(given) != len(kernel.parameters):
-            raise NoSeedError(f"Inductor's code passes {len(given)} arguments to {kernel.name}, which takes {len(kernel.parameters)}")
+            passed = f"{len(given)} argument{'s' * (len(given) != 1)}"
+            raise NoSeedError(f"Inductor's code passes {passed} to {kernel.name}, which takes {len(kernel.parameters)}")
         values = [self._rewriter.rewrite(argument) for argument in given]
         self._flush(*values)
         self._comment(statement)

@@ -203,7 +203,7 @@ def _total_bytes(tensors: Iterable[torch.Tensor]) -> float:
 def describe_return(output: Any, ops: tuple[OpNode, ...]) -> str:
     """What forward returns, in words, with the part of a recurrent layer where the trace shows it."""
     specs = [f"{spec.dtype}[{', '.join(map(str, spec.shape))}]" for spec in list_specs(output)]
-    several = f"a {type(output).__name__} of {len(specs)} tensors: {'; '.join(specs)}"
+    several = f"a {type(output).__name__} of {len(specs)} tensor{'s' * (len(specs) != 1)}: {'; '.join(specs)}"
     text = f"a tensor {specs[0]}" if isinstance(output, torch.Tensor) else several
     part = _recurrent_part(ops) if isinstance(output, torch.Tensor) else ""
     return f"{text}{', ' if part else ''}{part}"

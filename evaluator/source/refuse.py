@@ -16,11 +16,11 @@ _QUOTED_CHARACTERS = 120
 
 def refuse_text(kernel: KernelText, profile: str) -> Verdict | None:
     """The verdict about a text that is no Python or defines no ModelNew; None for every other. Nothing is imported or run."""
-    fault = _find_fault(kernel.text)
+    fault = find_fault(kernel.text)
     return Verdict(status=Status.INVALID_FILE, sha=kernel.sha, message=fault, profile=profile) if fault else None
 
 
-def _find_fault(text: str) -> str:
+def find_fault(text: str) -> str:
     """What keeps a text from being a candidate, with the line where there is one; empty where nothing does."""
     if len(text) > _MOST_CHARACTERS:
         return ""

@@ -1,4 +1,4 @@
-"""Where states are kept while a run goes on, and how they are read back as the records they were."""
+"""Where the states of a run are kept while it goes on."""
 
 import asyncio
 import os
@@ -12,33 +12,16 @@ import aiosqlite
 from langchain_core.runnables import RunnableConfig
 from langgraph.checkpoint.base import BaseCheckpointSaver, ChannelVersions, Checkpoint, CheckpointMetadata
 from langgraph.checkpoint.serde.base import SerializerProtocol
-from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
-from tritonsmith.evaluator import schema
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph import searches, state
-from tritonsmith.graph.checkpoints.encoded import EncodedOnce
+from tritonsmith.graph.checkpoints.allowed import serializer
 from tritonsmith.graph.checkpoints.latest import keep_latest
 from tritonsmith.graph.storage.folder import CHECKPOINTS
-from tritonsmith.prompts import analysis
 
 _POSTGRES = "postgres:"
 
 Result = TypeVar("Result")
-
-RECORDS: tuple[type, ...] = tuple(
-    value
-    for module in (schema, state, searches, analysis)
-    for value in vars(module).values()
-    if isinstance(value, type) and value.__module__ == module.__name__ and (hasattr(value, "model_fields") or hasattr(value, "__members__"))
-)
-"""Every record and enumeration that a state may hold."""
-
-
-def serializer() -> JsonPlusSerializer:
-    """The `serde=` of a checkpointer for this graph. It reads our records and no other class, so a foreign checkpoint runs no code."""
-    return EncodedOnce(allowed_msgpack_modules=RECORDS)
 
 
 def check_checkpoints(spec: str) -> None:

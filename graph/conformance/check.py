@@ -20,6 +20,7 @@ from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.pool import is_proven, refusal
 from tritonsmith.graph.sites import QUESTIONS, SITES
 from tritonsmith.graph.state import Decision
+from tritonsmith.graph.storage.outcome import count_words
 
 _ORDERS: tuple[Callable[[Sequence[Situation]], Iterable[Situation]], ...] = (iter, reversed, iter)
 """A policy is asked everything three times; in between it has seen something else."""
@@ -160,7 +161,7 @@ def _check_run(ended: TrialOutcome) -> list[Violation]:
             found.append(Violation(rule="reason", site=asked, where=where, message=f"it gives no reason for {decision.choice!r}"))
     written = [event for event in ended.events if event["event"] == "candidate"]
     if budget.candidates is not None and len(written) > budget.candidates:
-        message = f"{len(written)} candidates were written, {budget.candidates} were allowed"
+        message = f"{count_words(len(written), 'candidate')} written, {budget.candidates} allowed"
         found.append(Violation(rule="budget", where=where, message=message))
     return [*found, *_check_best_is_kept(ended, where)]
 

@@ -12,6 +12,7 @@ from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Stage, St
 from tritonsmith.graph.policies.view import Policy, View, view_of
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import Budget, Finding, Findings, PromiseCheck, State
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 
@@ -85,7 +86,7 @@ def _after_evaluate() -> Iterator[tuple[str, View]]:
         yield f"optimized kernel: {name}; repairs and rounds are spent", _view(gate, two, second.id, **{**line, "repairs": 5, "rounds": 2})
     failing = {seed.id: (seed, scripted_verdict(None))}
     for repairs in range(1, 5):
-        yield f"seed: runtime_error after {repairs} repairs", _view(gate, failing, seed.id, repairs=repairs)
+        yield f"seed: runtime_error after {count_words(repairs, 'repair')}", _view(gate, failing, seed.id, repairs=repairs)
     yield "seed: runtime_error; the author has no repair", _view(gate, failing, seed.id, repairs=1, exhausted=True)
     base = {seed.id: (seed, slow)}
     again: dict[str, Any] = {"twins": {second.id: seed.id}, "unjudged_candidates": (second,)}

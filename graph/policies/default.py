@@ -2,6 +2,7 @@
 
 from tritonsmith.graph.policies.view import Answer, View
 from tritonsmith.graph.searches import Tuning
+from tritonsmith.graph.storage.outcome import count_words
 
 GOOD_SCORE = 1.0
 """The score of a kernel that is as fast as its baseline: a slower one is analysed, any other is kept."""
@@ -57,7 +58,7 @@ class Default:
         """What to do with a candidate that does not work."""
         if view.repairs_left and not view.exhausted:
             return "repair", f"{view.status}{_refusal_words(view)}: repair {view.repairs + 1} of {view.budget.repairs}"
-        spent = "the author has nothing further to try" if view.exhausted else f"{view.repairs} repairs did not help"
+        spent = "the author has nothing further to try" if view.exhausted else f"{count_words(view.repairs, 'repair')} did not help"
         if view.optimized and view.best:
             return "check", f"{view.status} and {spent}; the branch keeps {view.best.id}"
         return "give_up", f"{view.status} and {spent}"
@@ -103,7 +104,7 @@ class Default:
         if view.best is None:
             also = f", {view.not_allowed} not allowed to win" if view.not_allowed else ""
             return "finish", f"no candidate works ({view.failed} failed{also})"
-        chosen = f"{view.best.id} is the best of {len(view.scores)} working candidates ({score_words(view.best_score)})"
+        chosen = f"{view.best.id} is the best of {count_words(len(view.scores), 'working candidate')} ({score_words(view.best_score)})"
         if view.returns:
             return "finish", f"{chosen}: judged by the strict profile next"
         return "detect", chosen

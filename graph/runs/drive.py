@@ -23,7 +23,7 @@ from tritonsmith.prompts.author import AuthorError
 class Drive:
     """One process's part of a run. `state` is the latest one; `drained` tells that it was asked to stop.
 
-    `waits_for` is the file that the graph stopped for; None where it did not.
+    `waits_for` is the file that the graph stopped for; None where it did not. `kernels` are the shas of texts that found states name.
     """
 
     def __init__(
@@ -33,6 +33,7 @@ class Drive:
         self.state: State = {}
         self.drained = False
         self.waits_for: Path | None = None
+        self.kernels: frozenset[str] = frozenset()
         self._context, self._saver, self._control = context, saver, control
         self._graph = build_graph().compile(checkpointer=saver, name="tritonsmith")
         self._config = cast(
@@ -53,12 +54,11 @@ class Drive:
         self._found, self.state = found, cast(State, found.values)
         if "run" in self.state:
             session = self._context.session(self.state["run"])
-            session.absorb(self.state)
-            for task in found.tasks:
-                inner = task.state.values if isinstance(task.state, StateSnapshot) else None
-                for part in (inner, task.result):
-                    if isinstance(part, dict):
-                        session.absorb(cast(State, part))
+            inner = [task.state.values for task in found.tasks if isinstance(task.state, StateSnapshot)]
+            parts = [cast(State, part) for part in (self.state, *inner, *(task.result for task in found.tasks)) if isinstance(part, dict)]
+            for part in parts:
+                session.absorb(part)
+            self.kernels = frozenset(candidate.sha for part in parts for candidate in part.get("candidates", {}).values())
             for line in faults:
                 session.remember_fault(line["branch"], AuthorError(line["error"]), fatal=line["fatal"])
         return True

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Iterable
 from contextlib import aclosing
 from pathlib import Path
 from typing import Any
@@ -46,7 +46,7 @@ from tritonsmith.graph.storage.folder import (
     name_folder,
     seconds_in,
 )
-from tritonsmith.graph.storage.outcome import describe_waiting
+from tritonsmith.graph.storage.outcome import count_words, describe_waiting
 from tritonsmith.graph.storage.store import Store
 from tritonsmith.graph.storage.summary import Summary, read_summary
 from tritonsmith.graph.tracing.tracer import RunTrace, tracing
@@ -168,6 +168,7 @@ class Run:
                     path = self.folder / CHECKPOINTS
                     why = f"cannot be read ({fault_of(error)}); remove it, and the run goes on from what its tape has"
                     raise UsageError(f"{path}: {why}") from error
+                _require_kernels(drive.kernels, context.store, self.config.task)
                 task = drive.state["task"] if found else _load_at_size(self.config, sketch, context.evaluator)
                 yield log(begin_event(task, context, self.folder.name, resumed=parts > 0))
                 async with aclosing(drive.events(task)) as events:
@@ -222,6 +223,18 @@ def _load_at_size(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task
     if size == "full":
         return sketch
     return load_task(config.task, size, dict(config.overrides), config.precision, config.mode)
+
+
+def _require_kernels(shas: Iterable[str], store: Store, task: str) -> None:
+    """Raise UsageError where texts are gone that the run's states name."""
+    missing = sorted(sha for sha in shas if not store.kernel_path(sha).is_file())
+    if missing:
+        folder, several = store.root, len(missing) > 1
+        named = f"{count_words(len(missing), 'kernel')} of the run {'are' if several else 'is'} missing"
+        raise UsageError(
+            f"{folder / 'kernels'}: {named} ({missing[0]}.py{', ...' * several}); put {'them' if several else 'it'} back, or remove "
+            f"{folder / CHECKPOINTS}, and the run goes on from its tape; or begin anew: tritonsmith optimize {task}"
+        )
 
 
 def _facts_of_the_run(drive: Drive, players: Players, manifest: Manifest) -> dict[str, Any]:

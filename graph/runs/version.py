@@ -5,7 +5,7 @@ from typing import get_type_hints
 
 from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.graph.builder import build_graph
-from tritonsmith.graph.checkpoints.saver import RECORDS
+from tritonsmith.graph.checkpoints.allowed import RECORDS
 from tritonsmith.graph.sites import SITES
 from tritonsmith.graph.state import BranchState, State
 

@@ -127,8 +127,8 @@ def describe_waiting(files: Sequence[str]) -> str:
     """`waiting for 2 replies and 1 verdict`."""
     replies, results = split_waiting(files)
     facts = sum(file.endswith(_FACTS) for file in results)
-    counted = [_count(len(replies), "reply", "replies"), "the facts of the task" if facts else ""]
-    counted += [_count(len(results) - facts, "verdict", "verdicts")]
+    counted = [count_words(len(replies), "reply", "replies") if replies else "", "the facts of the task" if facts else ""]
+    counted += [count_words(len(results) - facts, "verdict") if len(results) > facts else ""]
     return f"waiting for {' and '.join(filter(None, counted))}"
 
 
@@ -144,5 +144,6 @@ def describe_way_on(files: Sequence[str], run: str) -> str:
     return ", ".join([*steps, f"then: tritonsmith resume {run}"])
 
 
-def _count(number: int, one: str, several: str) -> str:
-    return f"{number} {one if number == 1 else several}" if number else ""
+def count_words(number: int, one: str, several: str = "") -> str:
+    """`1 candidate`, `2 candidates`, `12,000 calls`; `several` where the plural has not just an s."""
+    return f"{number:,} {one if number == 1 else several or f'{one}s'}"

@@ -5,7 +5,7 @@ import tempfile
 from pathlib import Path
 from typing import Any
 
-from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.errors import RunError, UsageError
 from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.storage.files import put_text
@@ -33,11 +33,11 @@ class Store:
         return sha
 
     def get(self, sha: str) -> str:
-        """The text of a kernel. Raises InfrastructureError when the file is gone."""
+        """The text of a kernel. Raises RunError when the file is gone."""
         try:
             return self.kernel_path(sha).read_bytes().decode()  # read as text, a lone carriage return would become a line end
         except OSError as error:
-            raise InfrastructureError(f"kernel {sha} is missing from {self.root / 'kernels'}") from error
+            raise RunError(f"{self.kernel_path(sha)} is missing or cannot be read; put it back, or begin a new run") from error
 
     def kernel_path(self, sha: str) -> Path:
         """Where a kernel lies."""

@@ -8,7 +8,7 @@ from typing import Any
 from pydantic import Field, ValidationError, computed_field
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Comparison, PrecisionClass, Record, Task, Verdict
+from tritonsmith.evaluator.schema import PrecisionClass, Record, Task, Verdict
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.searches import Search
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by

@@ -9,6 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from tritonsmith.evaluator.schema import PrecisionClass, Record
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.graph.suites.tasks import PlannedTask
 
 FORMAT = 1
@@ -112,7 +113,7 @@ class SuiteResults(Record):
         """`7 of 12 tasks FASTER (estimates for NVIDIA H200), 1 failed`."""
         for_card = f" ({'measured on' if self.plan.kind == 'measured' else 'ESTIMATES for'} {self.plan.card})" if self.plan.card else ""
         others = [f"{number} {word}" for word, number in self.counts.items() if word != "faster"]
-        return ", ".join([f"{self.faster} of {len(self.rows)} tasks FASTER{for_card}", *others])
+        return ", ".join([f"{self.faster} of {count_words(len(self.rows), 'task')} FASTER{for_card}", *others])
 
 
 def results_csv(results: SuiteResults) -> str:

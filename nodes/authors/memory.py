@@ -16,6 +16,7 @@ from pydantic import ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, Record, Status, Task, TaskFacts, Verdict
 from tritonsmith.graph.state import State
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.graph.storage.records import write_record
 from tritonsmith.nodes.tape.recorder import TapeRecorder
 from tritonsmith.nodes.tape.tape import Tape
@@ -164,7 +165,8 @@ def _distance(first: Shapes, second: Shapes) -> float:
 
 def _example(kernel: RememberedKernel, failures: list[FailedKernel]) -> Example:
     shapes = ", ".join(str(shape) for shape in kernel.shapes)
-    gained = f"{kernel.score:.2f}x {kernel.baseline} ({kernel.kind} on {kernel.card}), {kernel.launches} launches per forward"
+    launched = f"{count_words(kernel.launches, 'launch', 'launches')} per forward"
+    gained = f"{kernel.score:.2f}x {kernel.baseline} ({kernel.kind} on {kernel.card}), {launched}"
     failed = [f"{bad.status}: {bad.compiler or bad.reason}" for bad in failures if bad.compiler or bad.reason][:_MOST_FAILURES]
     note = f"Confirmed in an earlier run at {gained}.{' What failed for such tasks: ' + '; '.join(failed) + '.' if failed else ''}"
     return Example(title=f"what {kernel.task} does{f', with inputs of shape {shapes}' if shapes else ''}", source=kernel.source, note=note)

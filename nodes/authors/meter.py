@@ -15,8 +15,8 @@ from tritonsmith.nodes.chat.records import NOTICE, Reply, Request, UsageRow
 
 Keep = Callable[[str, dict[str, Any], Sequence[UsageRow], Usage], None]
 """Writes one call: its name, its texts, its tries, and the cost of the request so far."""
-Spend = Callable[[Request, str, Usage], None]
-"""Hears of one call that is over: the question, the model's name, and what it cost."""
+Spend = Callable[[Request, str, Usage, bool], None]
+"""Hears of one call that is over: the question, the model's name, what it cost, and whether there is an answer."""
 
 
 @dataclass
@@ -73,4 +73,4 @@ async def record_call(
         "tries": [row.model_dump(mode="json", include={"status", "seconds", "input_tokens", "output_tokens"}) for row in rows],
     }
     await asyncio.to_thread(meter.keep, f"{request.label}{'' if reply else '.failed'}", call, rows, meter.usage)
-    meter.spend(request, model, usage)
+    meter.spend(request, model, usage, reply is not None)

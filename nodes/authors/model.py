@@ -11,7 +11,15 @@ from tritonsmith.nodes.chat.forms import analysis_in
 from tritonsmith.nodes.chat.ledger import sum_of
 from tritonsmith.nodes.chat.model import ModelChat, Source
 from tritonsmith.nodes.chat.records import ROLE_OF, Chat, Message, Reply, Request, Role, Wants
-from tritonsmith.nodes.chat.replies import ask_again, ask_analysis_again, module_in, modules_in, reason_in, strip_thoughts
+from tritonsmith.nodes.chat.replies import (
+    ask_again,
+    ask_analysis_again,
+    broken_modules_in,
+    module_in,
+    modules_in,
+    reason_in,
+    strip_thoughts,
+)
 from tritonsmith.nodes.chat.spans import collect_library_calls, tell_reply
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import AuthorError, Brief, Draft
@@ -96,17 +104,20 @@ class ModelAuthor:
             module = None if reply is None else module_in(reply.text, reply.cut)
             if reply is not None and module is not None:
                 return Draft(source=module, rationale=reason_in(reply.text))
-        # better a complete module from an answer that went on than none
-        left = [module for reply in (second, first) if reply is not None for module in modules_in(reply.text)[-1:]]
+        # better a module from an answer that went on than none, and one that can be mended than none
+        given = [reply for reply in (second, first) if reply is not None]
+        left = [module for reply in given for module in modules_in(reply.text)[-1:]]
+        left += [module for reply in given for module in broken_modules_in(reply.text, reply.cut)[-1:]]
         return Draft(source=left[0], rationale="from an answer that was cut off") if left else None
 
     async def _replies(self, stage: str, brief: Brief) -> tuple[Reply, Reply | None]:
         """The answer, and a second one where the first has no usable module."""
         prompt = await _prompt(stage, brief)
         first = await self._ask(prompt, _opening(prompt), 1)
-        if module_in(first.text, first.cut) is not None:
+        # a kernel with a slip is an ordinary one to repair, but nobody repairs a variant
+        if module_in(first.text, first.cut) is not None and (stage != "tune" or modules_in(first.text)):
             return first, None
-        return first, await self._ask(prompt, _follow_up(prompt, first, ask_again(first.cut)), 2)
+        return first, await self._ask(prompt, _follow_up(prompt, first, ask_again(first.text, first.cut)), 2)
 
     async def _ask(self, prompt: Prompt, messages: tuple[Message, ...], call: int, wants: Wants = "text") -> Reply:
         stage, about = prompt.stage, prompt.model_dump(exclude={"text"})

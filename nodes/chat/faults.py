@@ -41,6 +41,7 @@ class Fault(StrEnum):
     QUOTA = "quota used up"
     SERVER = "server error"
     TIMEOUT = "timeout"
+    CANCELLED = "cancelled"
     PROTOCOL = "not a chat reply"
     TOO_LONG = "prompt too long"
     REFUSED = "request refused"
@@ -48,7 +49,7 @@ class Fault(StrEnum):
     @property
     def tries(self) -> int:
         """How often one call is tried in all before this fault ends it."""
-        return {Fault.BUSY: 6, Fault.SERVER: 4, Fault.NETWORK: 3, Fault.TIMEOUT: 2, Fault.PROTOCOL: 2}.get(self, 1)
+        return {Fault.BUSY: 6, Fault.SERVER: 4, Fault.NETWORK: 3, Fault.TIMEOUT: 2, Fault.CANCELLED: 2, Fault.PROTOCOL: 2}.get(self, 1)
 
     @property
     def of_the_request(self) -> bool:
@@ -68,6 +69,12 @@ _STATUS = {
     425: Fault.BUSY,
     429: Fault.BUSY,
 }
+_GIVEN_UP = 499
+"""The status of servers for a request that was cancelled on their side."""
+
+
+class RequestCancelled(Exception):
+    """A request that was given up before its end, by the model's library or by the server; nobody's time was up."""
 
 
 class ModelFault(AuthorError):
@@ -120,6 +127,7 @@ def sentence(failure: Failure, *, name: str, place: str, key: str, tries: int, s
         Fault.QUOTA: f"{where}: the account has nothing left ({words}); add credit, or use another model",
         Fault.SERVER: f"{where} fails{after} ({words}); try later, or another model",
         Fault.TIMEOUT: f"{where} did not answer within {total:g} s{after}; raise --model-timeout, or use a faster model",
+        Fault.CANCELLED: f"{where} gave the request up{after} ({words}); try later, or another model",
         Fault.PROTOCOL: f"{where} sends no chat completion{after} ({words}); check that --base-url is an OpenAI-compatible address",
         Fault.TOO_LONG: f"{where}: the prompt is longer than the model takes ({words}); use a model with a longer context",
         Fault.REFUSED: f"{where} refuses the request ({words}); check --model and its settings",
@@ -141,6 +149,8 @@ def censor(text: str, secrets: Iterable[str]) -> str:
 
 
 def _kind(error: Exception, status: int | None, body: str) -> Fault:
+    if isinstance(error, RequestCancelled) or status == _GIVEN_UP:  # which LangChain takes for a wrong request
+        return Fault.CANCELLED
     if isinstance(error, TimeoutError | ModelTimeoutError):  # before ModelConnectionError, whose kind it also is
         return Fault.TIMEOUT
     text = f"{error} {body}".lower()
@@ -187,6 +197,10 @@ def _words(error: Exception, body: str) -> str:
             return str(found)
     if body and told is None:
         return f"it sent {body[:120]!r}"
+    if isinstance(error, RequestCancelled):
+        return str(error)
+    if isinstance(error, TimeoutError):  # its cause is how the waiting was ended
+        return str(error) or "no answer in time"
     root: BaseException = error
     while root.__cause__ is not None:
         root = root.__cause__

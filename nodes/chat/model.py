@@ -21,7 +21,7 @@ from langchain_core.messages import AIMessage, BaseMessage, HumanMessage
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.state import Usage
 from tritonsmith.nodes.chat.defaults import REQUEST_SECONDS
-from tritonsmith.nodes.chat.faults import Failure, Fault, ModelFault, censor, clean, failure_of, sentence
+from tritonsmith.nodes.chat.faults import Failure, Fault, ModelFault, RequestCancelled, censor, clean, failure_of, sentence
 from tritonsmith.nodes.chat.forms import FORMS, Form, response_format
 from tritonsmith.nodes.chat.ledger import Price, dollars, sum_of
 from tritonsmith.nodes.chat.records import Reply, Request, UsageRow, notice
@@ -32,6 +32,8 @@ CHARACTERS_PER_TOKEN = 4
 """For servers that do not tell how many tokens they took."""
 _LONGEST_BROKEN = 20_000
 """Characters that are kept of an answer that could not be used."""
+_GIVEN_UP = {"abort", "aborted", "cancel", "cancelled", "canceled"}
+"""What servers call an answer that they gave up."""
 _FORMAT_REFUSED = (Fault.REFUSED, Fault.MODEL, Fault.ADDRESS)
 """How servers say that they do not know a response format."""
 
@@ -124,7 +126,7 @@ class ModelChat:
 
     def _may_retry(self, model: BaseChatModel, call: _Call, pause: float) -> bool:
         fault = call.failures[-1].fault
-        if getattr(model, "max_retries", 0) != 0 and fault is not Fault.PROTOCOL:
+        if getattr(model, "max_retries", 0) != 0 and fault not in (Fault.PROTOCOL, Fault.CANCELLED):
             return False  # its library has tried already
         return sum(failure.fault is fault for failure in call.failures) < fault.tries and pause <= self._patience.longest
 
@@ -151,6 +153,8 @@ class ModelChat:
             message = await in_daemon(lambda: _invoke(model, call.request, form, wire), self._patience.request)
             answer = reply_of(message, wire, form)
             usage = answer.usage
+            if answer.finish_reason.lower() in _GIVEN_UP:
+                raise RequestCancelled(f"the server ended its answer with `{answer.finish_reason}`")
         except Exception as error:  # noqa: BLE001 - a model's library raises what it likes, and any of it is a failed try
             answer, usage = failure_of(error, self._secrets, body_on(wire)), usage_on(wire)
             if body_on(wire):
@@ -201,8 +205,8 @@ def _invoke(model: BaseChatModel, request: Request, form: Form, wire: list[Wire]
 async def in_daemon(work: Callable[[], Result], limit: float) -> Result:
     """Do blocking work in a thread that ends with the process. Neither Ctrl-C nor a limit then waits for a slow server.
 
-    Raises TimeoutError after `limit` seconds. A thread, because the asynchronous client of the OpenAI library belongs to the
-    event loop that first used it.
+    Raises TimeoutError after `limit` seconds, and RequestCancelled where the work was cancelled. A thread, because the asynchronous
+    client of the OpenAI library belongs to the event loop that first used it.
     """
     loop = asyncio.get_running_loop()
     future: asyncio.Future[Result] = loop.create_future()
@@ -217,11 +221,14 @@ async def in_daemon(work: Callable[[], Result], limit: float) -> Result:
             future.set_result(result)  # type: ignore[arg-type]  # None only where the result is None
 
     def run() -> None:
-        result, fault = None, None
+        result: Result | None = None
+        fault: Exception | None = None
         try:
             result = context.run(work)
-        except BaseException as error:  # noqa: BLE001 - it is raised again where the work was asked for
+        except Exception as error:  # noqa: BLE001 - it is raised again where the work was asked for
             fault = error
+        except BaseException as error:  # noqa: BLE001 - as it is, it would cancel or end whoever waits
+            fault = RequestCancelled(f"the request was cancelled by {type(error).__module__.partition('.')[0]}")
         with suppress(RuntimeError):  # the loop has ended and nobody waits
             loop.call_soon_threadsafe(tell, result, fault)
 

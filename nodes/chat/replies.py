@@ -6,10 +6,15 @@ import textwrap
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.source.parse import parse
+from tritonsmith.evaluator.source.refuse import find_fault
 
 _THINKING = re.compile(r"<(think|thinking|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|thought)>", re.DOTALL | re.IGNORECASE)
 """Some servers send the end of the thoughts without their beginning."""
+_MEANT = re.compile(r"^class\s+ModelNew\b", re.MULTILINE)
+"""The line that a block has which is meant to be the module, also where Python cannot read the block."""
+_CODE = re.compile(r"(import|from|class|def|@|#|\"\"\"|''')")
+"""How a text begins that is a file, and no sentence about one."""
 _MARK = re.compile(r"[ \t]*(`{3,}|~{3,})[ \t]*([^`\n]*)\Z")
 
 CUT = "Your answer was cut off before its end"
@@ -45,9 +50,24 @@ def modules_in(reply: str) -> list[str]:
     return [rest] if _defines_model(rest) else []
 
 
+def broken_modules_in(reply: str, cut: bool = False) -> list[str]:
+    """Every text that is meant to be the module and that Python cannot read, in order; of a cut reply only what has an end."""
+    text = strip_thoughts(reply)
+    for nested in (True, False):
+        blocks = _blocks(text, nested)
+        broken = [block.text for block in blocks if block.closed and _is_broken_model(block.text)]
+        if broken or cut:
+            return broken
+    rest = blocks[-1].text if blocks and not blocks[-1].closed else "" if blocks else f"{text}\n"
+    return [rest] if _CODE.match(rest.lstrip()) and _is_broken_model(rest) else []
+
+
 def module_in(reply: str, cut: bool = False) -> str | None:
-    """The last complete module of a reply; None where a reply that was cut off had begun another block."""
-    modules = modules_in(reply)
+    """The last complete module of a reply, else the last one that Python cannot read, so that its fault can be named and mended.
+
+    None where neither is there, or where a reply that was cut off had begun another block.
+    """
+    modules = modules_in(reply) or broken_modules_in(reply, cut)
     if not modules:
         return None
     blocks = _blocks(strip_thoughts(reply), nested=True)
@@ -65,11 +85,13 @@ def reason_in(reply: str) -> str:
     return "" if first.startswith(("import ", "from ")) else first[:300]
 
 
-def ask_again(cut: bool) -> str:
-    """What to say after an answer without a usable module."""
+def ask_again(reply: str, cut: bool) -> str:
+    """What to say after an answer without a usable module: that it was cut off, the line that is no Python, or what is missing."""
     if cut:
         return f"{CUT}. Answer again and shorter: the whole file in one ```python block, without comments, explanation or other text."
-    return f"{NO_MODULE}. Answer again, with the whole file in one ```python block and no other text."
+    broken = broken_modules_in(reply)
+    fault = f"The module is no Python: {find_fault(broken[-1])}" if broken else NO_MODULE
+    return f"{fault}. Answer again, with the whole file in one ```python block and no other text."
 
 
 def ask_analysis_again(error: str, cut: bool) -> str:
@@ -113,3 +135,8 @@ def _defines_model(block: str) -> bool:
         return any(isinstance(node, ast.ClassDef) and node.name == "ModelNew" for node in parse(block).body)
     except (SyntaxError, ValueError, RecursionError, MemoryError):
         return False
+
+
+def _is_broken_model(block: str) -> bool:
+    """Whether a block has the line of the class, and a fault for which the line can be named."""
+    return _MEANT.search(block) is not None and not _defines_model(block) and find_fault(block) != ""

@@ -11,6 +11,7 @@ from tritonsmith.evaluator.spaces.linked import LinkedWarps, link_warps
 from tritonsmith.evaluator.spaces.space import Parameter, Values
 from tritonsmith.evaluator.timed_race import GAIN, Fate, RaceFigures, RaceReport, RaceRow
 from tritonsmith.graph.searches import Search, SearchTrial
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.nodes.search.propose import Proposer
 from tritonsmith.prompts.author import Draft
 from tritonsmith.prompts.recipes.space import RecipeSpace, TuningSpace
@@ -116,13 +117,13 @@ class TuningSearch:
         if reason := limits.stop():
             return reason
         if left <= 0:
-            return f"{len(self._entries)} configurations are tried, which is this search's part of the budget"
+            return f"{count_words(len(self._entries), 'configuration')} tried, which is this search's part of the budget"
         if not proposed:
             return "every configuration is tried"
         if limits.seconds is not None and self._seconds >= limits.seconds:
-            return f"{self._seconds:.0f} seconds are spent, this search's part of the budget"
+            return f"{self._seconds:.0f} s are spent, this search's part of the budget"
         if (rest := self._count_in_vain()) >= _PATIENCE:
-            return f"the last {rest} configurations that were raced brought no more than {GAIN - 1.0:.1%}"
+            return f"the last {count_words(rest, 'configuration')} raced brought no more than {GAIN - 1.0:.1%}"
         if not self._raced and self._count_open() >= _UNRACED:
             return "nobody can race here, so the first configurations get full verdicts"
         return ""
@@ -216,7 +217,7 @@ class TuningSearch:
         changes = ", ".join(f"{name} {self._current[name]} -> {value}" for name, value in trial.values.items())
         words = changes or "plain constants in place of the autotuner"
         if trial.ratio is not None:
-            how = f"in a race of {trial.pairs} pairs" if trial.pairs else "by a light estimate"
+            how = f"in a race of {count_words(trial.pairs, 'pair')}" if trial.pairs else "by a light estimate"
             words += f" ({trial.ratio:.3f}x {self.base} {how})"
         if isinstance(self.space, RecipeSpace):
             settings = self.space.settings_for(entry.values) or {}

@@ -11,6 +11,7 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object
+from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.nodes.chat.records import Request
 
 FORMAT = 1
@@ -104,7 +105,7 @@ class Tape:
                 start = max(0, at - _SHOWN // 2)
                 parts = (text[start : start + _SHOWN] for text in (recorded, asked))
                 return f"request {request.label} differs in line {number}: recorded {next(parts)!r}, now {next(parts)!r}"
-        return f"request {request.label} differs in its length: {len(old)} lines recorded, now {len(new)}"
+        return f"request {request.label} differs in its length: {count_words(len(old), 'line')} recorded, now {len(new)}"
 
 
 def read_lines(path: Path, option: str) -> list[Line]:

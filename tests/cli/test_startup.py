@@ -11,7 +11,7 @@ import typer
 
 from project import ROOT
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
-from tritonsmith.cli.main import app, run
+from tritonsmith.cli.app import app, run
 from tritonsmith.evaluator.cards import CARDS
 
 HEAVY = (

@@ -10,7 +10,7 @@ from langgraph.checkpoint.sqlite.aio import AsyncSqliteSaver
 
 from tritonsmith.evaluator.schema import Candidate, Status, Verdict
 from tritonsmith.graph.builder import build_graph
-from tritonsmith.graph.checkpoints.saver import serializer
+from tritonsmith.graph.checkpoints.allowed import serializer
 from tritonsmith.graph.drawing import graph_mermaid
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.presets import PRESETS

@@ -255,6 +255,53 @@ JUDGED_PRODUCTS: dict[str, str] = {
     "transposed": _PRODUCT.replace("DOT", 'tl.dot(a, tl.trans(b), input_precision="ieee")'),
 }
 
+ROWS_TASK = """
+import torch
+from torch import nn
+
+class Model(nn.Module):
+    def forward(self, x):
+        y = x - x.amax(dim=-1, keepdim=True)
+        return y / (x.var(dim=-1, keepdim=True) + 1.0)
+
+def get_inputs():
+    return [torch.rand(32, 50) - 2.0]
+
+def get_init_inputs():
+    return []
+"""
+_ROWS = HEAD + """@triton.jit
+def kernel(x, y):
+    i = tl.arange(0, 64)
+    v = tl.load(x + tl.program_id(0) * 50 + i, mask=i < 50, other=OTHER)
+    top = tl.max(v, axis=0)
+    real = REAL
+    d = CENTRED
+    tl.store(y + tl.program_id(0) * 50 + i, (v - top) / (tl.sum(d * d, axis=0) / COUNT + 1.0), mask=i < 50)
+
+
+class ModelNew(nn.Module):
+    def forward(self, x):
+        y = torch.empty_like(x)
+        kernel[(x.shape[0],)](x, y)
+        return y
+"""
+_REAL, _CENTRED = "tl.where(i < 50, v, 0.0)", "tl.where(i < 50, v - tl.sum(real, axis=0) / 50, 0.0)"
+
+
+def _rows(other: str = "-float('inf')", real: str = _REAL, centred: str = _CENTRED, count: str = "49") -> str:
+    filled = _ROWS.replace("OTHER", other).replace("REAL", real).replace("CENTRED", centred)
+    return filled.replace("COUNT", count)
+
+
+JUDGED_ROWS: dict[str, str] = {
+    "padded_maximum": _rows(other="0.0"),
+    "padded_sum": _rows(real="v", centred="v - tl.sum(real, axis=0) / 50")
+    .replace(", other=-float('inf')", "").replace("tl.max(v, axis=0)", "tl.max(v - (i >= 50) * 9.0, axis=0)"),
+    "another_formula": _rows(count="50"),
+}
+"""Kernels of a task with rows that are no power of two."""
+
 HALF_TASK = """
 import torch
 from torch import nn

@@ -90,6 +90,7 @@ def test_every_message_of_the_compiler_gets_its_hint(tmp_path: Path) -> None:
 def test_every_verdict_gets_its_hint() -> None:
     assert asyncio.run(_judge(hint_kernels.JUDGED, hint_kernels.TASK)) == set(hint_kernels.JUDGED)
     assert asyncio.run(_judge(hint_kernels.JUDGED_PRODUCTS, hint_kernels.PRODUCT_TASK)) == set(hint_kernels.JUDGED_PRODUCTS)
+    assert asyncio.run(_judge(hint_kernels.JUDGED_ROWS, hint_kernels.ROWS_TASK)) == set(hint_kernels.JUDGED_ROWS)
     assert asyncio.run(_judge(hint_kernels.JUDGED_HALVES, hint_kernels.HALF_TASK)) == set(hint_kernels.JUDGED_HALVES)
     assert asyncio.run(_judge(hint_kernels.STRICT, hint_kernels.TASK, profile="strict")) == set(hint_kernels.STRICT)
     assert asyncio.run(_judge(hint_kernels.LATE, hint_kernels.TASK, call_seconds=10.0)) == set(hint_kernels.LATE)
@@ -106,7 +107,7 @@ async def _judge(texts: dict[str, str], source: str, profile: str = "quick", **s
 
 
 def test_every_hint_has_a_kernel_and_every_kernel_a_hint() -> None:
-    judged = (hint_kernels.JUDGED, hint_kernels.JUDGED_PRODUCTS, hint_kernels.JUDGED_HALVES)
+    judged = (hint_kernels.JUDGED, hint_kernels.JUDGED_PRODUCTS, hint_kernels.JUDGED_ROWS, hint_kernels.JUDGED_HALVES)
     tables = (hint_kernels.COMPILED, *judged, hint_kernels.STRICT, hint_kernels.LATE)
     provoked = {hint_kernels.HINTS.get(name, name) for table in tables for name in table}
     names = [hint.name for hint in hint_table()]
@@ -154,10 +155,26 @@ def test_a_failing_kernel_gets_three_hints_at_most() -> None:
 
 
 def test_the_size_of_an_error_tells_rounding_from_wrong() -> None:
-    def hinted(error: float) -> list[str]:
-        found = Correctness(max_abs_err=error, mean_abs_err=error, err_vs_oracle=error, reference_err_vs_oracle=1e-7, precision_class=None)
-        said = f"maximum error {error:.3g} at output 0 at index [0] (expected 1, got 2)"
-        return list(hints_for(Verdict(status=Status.INACCURATE, message=said, correctness=found), "tl.dot(a, b)", H200))
+    assert _hinted(4e-4, PRODUCT) == ["tf32"] and _hinted(0.4, PRODUCT) == ["plainly_wrong"]
+    assert _hinted(4e-3, "tl.dot(a.to(tl.bfloat16), b.to(tl.bfloat16))") == ["half"]
+    assert _hinted(1e-6, PRODUCT) == ["near_fp32"] and _hinted(1e-7, PRODUCT) == []
 
-    assert hinted(4e-4) == ["tf32"] and hinted(4e-3) == ["half"] and hinted(0.4) == ["plainly_wrong"]
-    assert hinted(1e-6) == ["near_fp32"] and hinted(1e-7) == []
+
+def test_an_error_is_blamed_on_16_bits_only_where_there_are_any() -> None:
+    """What pads a row wrongly, or computes something a little different, is called that."""
+    kernel = "v = tl.load(x + i, mask=i < N, other={other})\nr = {reduced}\n"
+    assert _hinted(0.016, kernel.format(other="0.0", reduced="tl.max(v, axis=0)")) == ["padded_maximum", "another_formula"]
+    assert _hinted(0.4, kernel.format(other="0", reduced="tl.min(v, axis=0)"))[0] == "padded_maximum"
+    assert _hinted(0.016, kernel.format(other="-float('inf')", reduced="tl.max(v, axis=0)")) == ["another_formula"]
+    assert _hinted(0.002, kernel.format(other="0.0", reduced="tl.sum((v - 1) * (v - 1), axis=0)"))[0] == "padded_sum"
+    assert _hinted(0.002, kernel.format(other="0.0", reduced="tl.sum(tl.where(i < N, v - 1, 0.0), axis=0)")) == ["another_formula"]
+    assert _hinted(0.002, kernel.format(other="0.0", reduced="v.to(tl.float16)")) == ["half"]
+
+
+PRODUCT = "tl.dot(a, b)"
+
+
+def _hinted(error: float, source: str) -> list[str]:
+    found = Correctness(max_abs_err=error, mean_abs_err=error, err_vs_oracle=error, reference_err_vs_oracle=1e-7, precision_class=None)
+    said = f"maximum error {error:.3g} at output 0 at index [0] (expected 1, got 2)"
+    return list(hints_for(Verdict(status=Status.INACCURATE, message=said, correctness=found), source, H200))

@@ -8,7 +8,7 @@ from matplotlib.ticker import LogLocator, NullFormatter, StrMethodFormatter
 
 from tritonsmith.cli.report.charts import COLOURS, chart, wants_log
 from tritonsmith.cli.report.run.records import Point
-from tritonsmith.graph.storage.outcome import digits
+from tritonsmith.graph.storage.outcome import count_words, digits
 
 _MARKS = {"seed": ("o", "seed"), "repair": ("s", "repair"), "optimize": ("D", "optimize"), "tune": ("^", "tuning")}
 """Marks by stage; the three tuning stages share one."""
@@ -23,7 +23,7 @@ def score_chart(points: Sequence[Point], winner: str | None, baseline: str, kind
     scores = [point.score for point in scored if point.score is not None]
     failed = len(points) - len(scored)
     text = (
-        f"{len(scored)} candidates with a score from {digits(min(scores))} to {digits(max(scores))}, {failed} without; "
+        f"{count_words(len(scored), 'candidate')} with a score from {digits(min(scores))} to {digits(max(scores))}, {failed} without; "
         f"the dashed line is the baseline {baseline} at 1.0. The table of candidates has every figure."
     )
 

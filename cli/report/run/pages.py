@@ -28,7 +28,7 @@ from tritonsmith.cli.report.run.views import (
 )
 from tritonsmith.evaluator.schema import Comparison, TimingKind, Verdict
 from tritonsmith.graph.state import Usage
-from tritonsmith.graph.storage.outcome import describe_way_on, digits
+from tritonsmith.graph.storage.outcome import count_words, describe_way_on, digits
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _SECTIONS = {
@@ -144,7 +144,7 @@ def _kind(report: RunReport) -> str:
 def _dollars(used: Usage) -> str:
     if used.unpriced and not used.money:
         return "no price known"
-    return f"{used.money:.4f}" + (f" and {used.unpriced} calls without a price" if used.unpriced else "")
+    return f"{used.money:.4f}" + (f" and {count_words(used.unpriced, 'call')} without a price" if used.unpriced else "")
 
 
 def model_cost(report: RunReport) -> str:
@@ -152,9 +152,10 @@ def model_cost(report: RunReport) -> str:
     used = report.summary.usage
     if not used.calls and not used.retries:
         return "No model was asked."
-    guessed = f" Tokens of {used.unreported} calls are estimated from the length of the texts." if used.unreported else ""
+    guessed = f" Tokens of {count_words(used.unreported, 'call')} are estimated from the length of the texts." if used.unreported else ""
     money = f"{used.money:.4f} dollars" if used.money else "no known price" if used.unpriced else "no money"
-    return f"Models were asked {used.calls} times: {used.input_tokens:,} tokens read, {used.output_tokens:,} written, {money}.{guessed}"
+    asked = f"Models were asked {count_words(used.calls, 'time')}"
+    return f"{asked}: {used.input_tokens:,} tokens read, {used.output_tokens:,} written, {money}.{guessed}"
 
 
 def _environment_tables(report: RunReport) -> list[tuple[str, list[tuple[str, str]]]]:

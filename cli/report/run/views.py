@@ -14,7 +14,7 @@ from tritonsmith.cli.report.run.texts import MOST_OF_ONE, Room, diff_html, pytho
 from tritonsmith.evaluator.schema import Comparison, KernelFacts, TimingKind, Verdict
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.storage.header import describe_mode
-from tritonsmith.graph.storage.outcome import digits, kind_of_win
+from tritonsmith.graph.storage.outcome import count_words, digits, kind_of_win
 from tritonsmith.graph.storage.summary import CandidateRow, Summary
 
 _SHOWN_VERSIONS = ("tritonsmith", "torch", "triton", "python")
@@ -255,7 +255,7 @@ def answer_facts(report: RunReport) -> list[tuple[str, str]]:
     facts.append(("Stopped because", summary.stopped_because or _why_open(report.state)))
     spent = seconds_text(summary.seconds)
     who = f"policy {summary.policy or 'unknown'}, author {summary.model or 'unknown'}"
-    facts.append(("Run", f"{len(summary.candidates)} candidates in {spent}; {who}"))
+    facts.append(("Run", f"{count_words(len(summary.candidates), 'candidate')} in {spent}; {who}"))
     versions = ", ".join(f"{name} {report.versions[name]}" for name in _SHOWN_VERSIONS if name in report.versions)
     return [*facts, *([("Versions", versions)] if versions else [])]
 
@@ -272,7 +272,7 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
     if timing.floor is not None:
         facts.append(("Floor", f"{kind}: {timing.floor.words}"))
     if timing.interval is not None:
-        pairs = f" from {timing.pairs} pairs" if timing.pairs else ""
+        pairs = f" from {count_words(timing.pairs, 'pair')}" if timing.pairs else ""
         facts.append(("95 % interval", f"{timing.interval[0]:.3f} to {timing.interval[1]:.3f}{pairs}"))
     if timing.band is not None:
         facts.append(("Band of the estimate", f"{timing.band[0]:.3f} to {timing.band[1]:.3f}"))

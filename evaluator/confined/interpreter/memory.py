@@ -130,7 +130,8 @@ class AddressMap:
         if region is None:
             return f"{count} (the kernel got no tensor)"
         distance = first - region.base
-        where = f"{distance - region.size} bytes past the end" if distance >= 0 else f"{-distance} bytes before the start"
+        away = distance - region.size if distance >= 0 else -distance
+        where = f"{away} byte{'s' * (away != 1)} {'past the end' if distance >= 0 else 'before the start'}"
         return f"{count}; the first is {where} of {region.name} ({region.size} bytes)"
 
 

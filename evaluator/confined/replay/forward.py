@@ -120,7 +120,7 @@ class Replay:
             self._note_read(base, result)
         made = list(tensors_in(result))
         if len(made) != len(event["results"]):
-            raise Refused(f"{name} gave {len(made)} tensors where forward saw {len(event['results'])}")
+            raise Refused(f"{name} gave {len(made)} tensor{'s' * (len(made) != 1)} where forward saw {len(event['results'])}")
         for tensor, (number, dtype, shape, stride, _) in zip(made, event["results"], strict=True):
             if tensor.numel() and (tensor.dtype, tuple(tensor.shape), tensor.stride()) != (_read_dtype(dtype), tuple(shape), tuple(stride)):
                 raise Refused(f"{name} gave another tensor than forward saw")
@@ -286,7 +286,7 @@ class ReplayServer:
 
     def _deliver(self, results: list[torch.Tensor]) -> None:
         if len(results) != len(self._outputs):
-            raise Refused(f"the replayed forward returns {len(results)} tensors")
+            raise Refused(f"the replayed forward returns {len(results)} tensor{'s' * (len(results) != 1)}")
         for number, (slot, result) in enumerate(zip(self._outputs, results, strict=True)):
             if slot.shape != result.shape or slot.dtype != result.dtype:
                 raise Refused(f"output {number} of the replayed forward has another shape or type")

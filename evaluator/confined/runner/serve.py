@@ -88,7 +88,8 @@ class RunnerServer:
         wanted = self.layout.outputs
         if len(tensors) != len(wanted):
             buffers = len(self.config["updates"])
-            wrong = f"forward returned {len(tensors) - buffers} tensors, the reference returns {len(wanted) - buffers}"
+            given = len(tensors) - buffers
+            wrong = f"forward returned {given} tensor{'s' * (given != 1)}, the reference returns {len(wanted) - buffers}"
             raise CandidateFault(Status.WRONG_SHAPE, wrong)
         for number, (tensor, slot, spec) in enumerate(zip(tensors, self.outputs, wanted, strict=True)):
             if not self._is_plain(tensor):

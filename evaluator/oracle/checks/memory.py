@@ -115,8 +115,9 @@ class MemoryPlan:
 
     def describe(self) -> str:
         """The plan in one line."""
+        rows = f"{self.rows} row{'s' * (self.rows != 1)}"
         oracle = {
-            OraclePlace.WHOLE: "float64 reference whole", OraclePlace.PARTS: f"float64 reference in parts of {self.rows} rows",
+            OraclePlace.WHOLE: "float64 reference whole", OraclePlace.PARTS: f"float64 reference in parts of {rows}",
             OraclePlace.HOST: "float64 reference on the host",
         }[self.oracle]  # fmt: skip
         sets = "1 set of inputs" if self.input_sets == 1 else f"{self.input_sets} sets of inputs"

@@ -90,7 +90,9 @@ def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
     if trial.hidden:
         return f"right on inputs like the task's own, wrong on others of the same shapes: the worst place is {place}"
     if worst.unwritten:
-        return f"{worst.unwritten} elements of output {worst.worst_tensor} were never written, the first at index {list(worst.worst_index)}"
+        several = "s" * (worst.unwritten != 1)
+        first = f"{', the first' if several else ', the one'} at index {list(worst.worst_index)}"
+        return f"{worst.unwritten} element{several} of output {worst.worst_tensor} {'were' if several else 'was'} never written{first}"
     if actual is not None and not math.isfinite(actual):
         return f"{place} is {actual} where {expected:.6g} is expected: not written, or computed from unwritten or overflowing values"
     if not worst.exact:

@@ -113,7 +113,8 @@ def find_other_work(called: dict[str, Any], replayed: dict[str, Any]) -> str:
         return "it has more kinds of kernels than are compared with those of a call"
     for name in sorted({*one, *other}, key=lambda name: (name in one, name)):
         if one.get(name, 0) != other.get(name, 0):
-            return f"it launches {name[:80]} {other.get(name, 0)} times, a call {one.get(name, 0)} times"
+            alone, in_row = (f"{found.get(name, 0)} time{'s' * (found.get(name, 0) != 1)}" for found in (one, other))
+            return f"it launches {name[:80]} {in_row}, a call {alone}"
     return ""
 
 

@@ -230,7 +230,7 @@ def test_a_resumed_run_shows_what_its_folder_tells_of_before(tmp_path: Path) -> 
     assert text.count("\n") == 3
     assert "goes on with 39_gru (full)" in text and "2 of 60 candidates, 21 s of 600" in text
     assert "best seed0-01 with 1.50x measured" in text
-    assert "   23.0 s  seed1: seed1-01 is ok (quick): 2.00x measured, 0.25 ms, 1 launches" in text  # not five hours
+    assert "   23.0 s  seed1: seed1-01 is ok (quick): 2.00x measured, 0.25 ms, 1 launch" in text  # not five hours
 
 
 def test_a_pipe_gets_one_line_per_event_without_colours(

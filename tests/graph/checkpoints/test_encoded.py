@@ -6,8 +6,8 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 from tritonsmith.evaluator.schema import Candidate, Stage
 from tritonsmith.graph.checkpoints import encoded
+from tritonsmith.graph.checkpoints.allowed import RECORDS, serializer
 from tritonsmith.graph.checkpoints.encoded import EncodedOnce
-from tritonsmith.graph.checkpoints.saver import RECORDS, serializer
 from tritonsmith.graph.state import Decision
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 

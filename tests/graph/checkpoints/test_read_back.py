@@ -8,7 +8,7 @@ import pytest
 import unsorted_tasks as tasks
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.schema import OpNode, Status, Task, Verdict
-from tritonsmith.graph.checkpoints.saver import serializer
+from tritonsmith.graph.checkpoints.allowed import serializer
 from tritonsmith.graph.storage.records import read_record, write_record
 from tritonsmith.graph.storage.store import Store
 from tritonsmith.nodes.evaluators.spool import JobResult

@@ -202,7 +202,7 @@ def test_budgets_and_seconds_go_on(task, players, tmp_path):
     assert 100 <= summary.seconds < 200, "the hundred seconds of the first part are in it"
     begin(task, players, tmp_path / "timed", budget=Budget(seconds=100))
     (tmp_path / "timed" / "events.jsonl").write_text("".join(f"{json.dumps(line)}\n" for line in lines))
-    assert "of 100 seconds are gone" in resume(tmp_path / "timed", **players).stopped_because
+    assert "of 100 seconds gone" in resume(tmp_path / "timed", **players).stopped_because
 
 
 def test_a_branch_that_its_author_failed_stays_so(task, tmp_path):

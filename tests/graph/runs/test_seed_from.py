@@ -99,3 +99,12 @@ def test_a_wrong_compiler_is_one_sentence(tmp_path, capsys):
         play(tmp_path, "wrong", judge(), seed_from="tvm")
     assert command(["optimize", str(tmp_path / "1_relu.py"), "--seed-from", "tvm"]) == 2
     assert "'tvm' is not one of 'inductor'" in " ".join(capsys.readouterr().err.split())
+
+
+def test_a_task_with_other_sizes_is_refused_before_the_compiler_is_asked(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Its kernels are for one size, and the strict profile would refuse them after minutes; another seed goes on."""
+    monkeypatch.setattr(f"{__name__}.TASK", f"rows = 4\nSHAPES = [{{'rows': (1, 64)}}]\n{TASK}")
+    evaluator = judge()
+    with pytest.raises(UsageError, match="--seed-from inductor: the compiler's kernels are made for one size.*leave SHAPES out"):
+        play(tmp_path, "alone", evaluator, seeds=1)
+    assert evaluator.asked == 0 and play(tmp_path, "both", evaluator).winner.id == "seed0-01"

@@ -3,45 +3,17 @@
 import csv
 import json
 import re
-from types import SimpleNamespace
 
 import pytest
 
 import chat_server as chat
-from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.run import optimize
 from tritonsmith.graph.state import Budget
-from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.chat.model import Patience
-from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
+from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
 Turn = chat.Turn
-QUICK = Patience(first=0.01, longest=1.0, request=5.0)
 kernel, answer, analysis = chat.kernel, chat.answer, chat.analysis
 BAD, SLOW, FAST = scripted_verdict(None, message="it fails"), scripted_verdict(0.5, launches=7), scripted_verdict(1.5, launches=1)
-
-
-@pytest.fixture
-def play(tmp_path, monkeypatch):
-    """Runs a task against a server with this script; `result.server`, `.summary`, `.error` and `.out` tell what came of it."""
-    monkeypatch.setenv("OPENAI_API_KEY", "sk-local-test-key")
-    task = tmp_path / "1_relu.py"
-    task.write_text(chat.TASK)
-
-    def run(script, verdicts, *, server=None, models=None, out="out", **options):
-        result = SimpleNamespace(summary=None, error=None, out=tmp_path / out)
-        with chat.ChatServer(script, **(server or {})) as result.server:
-            given = {"author": "openai:toy", "base_url": result.server.url, "patience": QUICK, **(models or {})}
-            try:
-                result.summary = optimize(
-                    task, models=Models(**given), evaluator=ScriptedEvaluator({kernel(n): verdict for n, verdict in verdicts.items()}),
-                    out=str(result.out), **{"seeds": 1, "policy": "no-tune", "checkpoints": "none", **options},
-                )  # fmt: skip
-            except UsageError as error:
-                result.error = error
-        return result
-
-    return run
 
 
 def path(result):
@@ -194,10 +166,9 @@ def test_an_analysis_from_servers_of_three_kinds(play, formats, asked):
         "I cannot.",
         Turn(""),
         "```python\nx = 1\n```",
-        "```python\nclass ModelNew(:\n```",
         f"<think>\n```python\n{kernel(9)}```",
     ],
-    ids=["cut in the block", "cut in thought", "no block", "empty", "another block", "no Python", "thoughts only"],
+    ids=["cut in the block", "cut in thought", "no block", "empty", "another block", "thoughts only"],
 )
 def test_an_answer_without_a_module_is_asked_for_once_more(play, first):
     result = play([first, answer(1)], {1: FAST})
@@ -271,7 +242,7 @@ def test_a_slow_server_meets_the_limit_of_one_request(play):
     patience = Patience(first=0.01, request=0.4)
     result = play([Turn("late", delay=1.2), Turn("late", delay=1.2)], {}, models={"patience": patience})
     assert result.error.fault.value == "timeout" and "did not answer within 0.4 s after 2 tries" in str(result.error)
-    assert "raise --model-timeout" in str(result.error)
+    assert "raise --model-timeout" in str(result.error) and "Cancelled" not in str(result.error)
 
 
 def test_a_slow_reply_within_the_limit_is_waited_for(play):
