@@ -273,24 +273,6 @@ class Cutter(CutState):
         self.regions.append(own)
         self._keep(value, own, at)
 
-    def _keep_in_host(self, value: Tensor) -> bool:
-        """Whether a region that is chosen for it stores a value as well."""
-        region = self._places.get(id(self._sharing.hosts.get(id(value))))
-        found = self._find_place(value, region) if region is not None else None
-        if region is None or found is None:
-            return False
-        self._keep(value, region, found[0])
-        return True
-
-    def _keep_shared(self, region: AnchoredRegion) -> None:
-        """Store what others will read too, as far as it has an element for each place or row."""
-        hosted = {key for key, host in self._sharing.hosts.items() if self._places.get(id(host)) is region}
-        shared = self._sharing.shared | hosted
-        for value in [one for key, one in region.evaluated.items() if key in shared and not self.in_memory(one)]:
-            found = self._find_place(value, region)
-            if found is not None:
-                self._keep(value, region, found[0])
-
     def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
         """Store the results of an anchor that a value reads from another region."""
         region = self._places[id(anchor)]

@@ -26,7 +26,7 @@ _HARDWARE = CARDS["h200"]
 _ROWS_APART = 64
 """Rows of a program whose places are no neighbours in memory."""
 _LEAST_SHARE = 4
-"""A tensor is worth reading once for two values that are at most so many times larger."""
+"""A tensor is worth reading once for two values that are at most so many times larger, and of which they need all."""
 
 
 def find_hosts(regions: Sequence[WorkRegion], homes: dict[int, WorkRegion], times: int) -> dict[int, Anchor]:
@@ -37,14 +37,24 @@ def find_hosts(regions: Sequence[WorkRegion], homes: dict[int, WorkRegion], time
         homes: by value the region that stores it.
         times: how many times as long as usual the leading axis is; the costs are those at its usual size.
     """
+    knowing: dict[int, list[AnchoredRegion]] = {}
+    for one in regions:
+        if isinstance(one, RowRegion | ProductRegion):
+            for key in _list_known(one):
+                knowing.setdefault(key, []).append(one)
     found: dict[int, Anchor] = {}
     for region in regions:
         if isinstance(region, PointwiseRegion):
-            moves = [_Move(region, one, homes, times) for one in regions if isinstance(one, RowRegion | ProductRegion)]
-            best = max(moves, key=lambda one: one.gain, default=None)
+            hosts = dict.fromkeys(host for key in _list_known(region) for host in knowing.get(key, ()))
+            best = max((_Move(region, one, homes, times) for one in hosts), key=lambda one: one.gain, default=None)
             if best is not None and best.gain > 0:
                 found |= {id(one): best.host.anchors[0] for one in best.moved}
     return found
+
+
+def _list_known(region: WorkRegion) -> dict[int, None]:
+    """The values that a kernel reads, computes or stores, each once."""
+    return dict.fromkeys((*region.reads, *region.evaluated, *map(id, region.stores)))
 
 
 def _is_joined(value: Tensor, homes: dict[int, WorkRegion]) -> bool:
@@ -77,9 +87,6 @@ class _Move:
     @cached_property
     def moved(self) -> list[Tensor]:
         """Those whose elements the host meets, if its launch may come ahead of the others that need them."""
-        known = {*self.host.reads, *self.host.evaluated, *map(id, self.host.stores)}
-        if not known & {*self.region.reads, *self.region.evaluated, *map(id, self.region.stores)}:
-            return []
         others = [self.homes.get(key) for key in self.host.reads]
         if any(depends(one, self.region, self.homes) for one in others if one is not self.region):
             return []
@@ -98,7 +105,7 @@ class _Move:
         for key, at in walk.elements:
             one = walk.leaves.get(key) or walk.formulas.get(key)
             if (key, at) in met:
-                shared |= one is not None and one.size * _LEAST_SHARE > value.size
+                shared |= one is not None and value.size < one.size * _LEAST_SHARE <= value.size * _LEAST_SHARE
             elif key in walk.leaves:
                 fresh[key] = walk.leaves[key]
         if isinstance(self.host, RowRegion) and self.host.split and any(self.homes.get(key) is self.host for key in walk.leaves):

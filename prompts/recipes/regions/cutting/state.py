@@ -110,7 +110,26 @@ class CutState:
         region.stores.append(value)
         self.homes[id(value)] = region
 
-    def _shares(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
+    def _keep_in_host(self, value: Tensor) -> bool:
+        """Whether a region that is chosen for it stores a value as well."""
+        host = self._sharing.hosts.get(id(value))
+        region = self._places.get(id(host)) if host is not None else None
+        found = self._find_place(value, region) if region is not None else None
+        if region is None or found is None:
+            return False
+        self._keep(value, region, found[0])
+        return True
+
+    def _keep_shared(self, region: AnchoredRegion) -> None:
+        """Store what others will read too, as far as it has an element for each place or row."""
+        hosted = {key for key, host in self._sharing.hosts.items() if self._places.get(id(host)) is region}
+        shared = self._sharing.shared | hosted
+        for value in [one for key, one in region.evaluated.items() if key in shared and not self.in_memory(one)]:
+            found = self._find_place(value, region)
+            if found is not None:
+                self._keep(value, region, found[0])
+
+    def _shares(self, value: Tensor, at: Any, region: PointwiseRegion) -> bool:
         """Whether a value reads what a region reads, so that one kernel saves a pass."""
         leaves, _ = list_below(value, self.in_memory)
         saves = any(id(one) in region.reads and one.size * 4 > value.size for one in leaves) or self._goes_on(value, at, region)
