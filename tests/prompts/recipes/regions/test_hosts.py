@@ -107,6 +107,12 @@ def test_what_others_see_rounded_is_used_rounded(forward: str, dtype: str, casts
     assert write(plan(forward, dtype)).count(".to(tl.bfloat16).to(tl.float32)") == casts
 
 
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16", "float32"])
+def test_rms_norm_adds_the_epsilon_of_the_type_that_it_computes_in(dtype: str) -> None:
+    """PyTorch computes with 16 bits in fp32, and takes the epsilon of that."""
+    assert f"+ {2**-23})" in write(plan("h = x + r; return self.r(h), h", dtype))
+
+
 CASES = [
     RegionCase("a norm of what it returns", "h = x + r; return self.n(h), h", "torch.randn(5, 96).half() + 64, torch.randn(5, 96).half()",
                init="self.n = nn.LayerNorm(96).half()", arguments="x, r"),
