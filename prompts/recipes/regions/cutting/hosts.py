@@ -113,6 +113,7 @@ class _Move:
         if not shared or any(depends(self.homes.get(key), self.host, self.homes) for key in fresh):
             return False
         self.fresh |= fresh
+        met |= {*walk.elements}  # for those behind it
         return True
 
     def _walk(self, value: Tensor, place: Coordinates) -> Walk:
