@@ -62,7 +62,7 @@ class FreeAxis:
     @cached_property
     def regions(self) -> tuple[WorkRegion, ...]:
         """Its regions."""
-        return tuple(cut_forward(self.forward))
+        return tuple(cut_forward(self.forward, self.longer // self.size))
 
     def takes(self, facts: TaskFacts, others: TaskFacts) -> bool:
         """Whether the inputs of another size differ in nothing but this axis, which is not too long there."""

@@ -8,10 +8,10 @@ from dataclasses import dataclass
 from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, Verdict
 from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting.passes import count_long_passes
 from tritonsmith.prompts.recipes.regions.cutting.regions import CallRegion, RowRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.plan import RegionPlan
 from tritonsmith.prompts.recipes.regions.writing.held import is_held
-from tritonsmith.prompts.recipes.regions.writing.tiling import count_passes
 
 
 @dataclass(frozen=True)
@@ -66,10 +66,7 @@ def count_reads(region: WorkRegion, settings: Settings | None = None) -> int:
     """Passes over rows that are too long to stay on the chip: one to find their numbers, one to use them."""
     if not isinstance(region, RowRegion) or region.split or (settings is not None and is_held(region, settings)):
         return 1
-    return 2 if region.space.length > _LONGEST_KEPT and count_passes(region) > 1 else 1
-
-
-_LONGEST_KEPT = 16384
+    return count_long_passes(region)
 
 
 def predict_regions(plan: RegionPlan, hardware: Hardware, settings: Settings | None = None) -> float:

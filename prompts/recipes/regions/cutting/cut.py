@@ -6,11 +6,9 @@ that it gives is stored. A value that several regions would compute from much mo
 
 from __future__ import annotations
 
-from collections.abc import Collection
-from typing import Any
-
 from tritonsmith.prompts.recipes.regions.cutting.heads import is_cheap, make_region, peel
-from tritonsmith.prompts.recipes.regions.cutting.order import depends, order_regions
+from tritonsmith.prompts.recipes.regions.cutting.hosts import find_hosts
+from tritonsmith.prompts.recipes.regions.cutting.order import order_regions
 from tritonsmith.prompts.recipes.regions.cutting.placing import place_parts
 from tritonsmith.prompts.recipes.regions.cutting.regions import (
     AnchoredRegion,
@@ -27,13 +25,12 @@ from tritonsmith.prompts.recipes.regions.cutting.space import (
     COLUMN,
     LINE,
     OFFSET,
-    Misfit,
-    Walk,
     anchor_coordinates,
     anchor_space,
     find_crowded,
     list_below,
 )
+from tritonsmith.prompts.recipes.regions.cutting.state import SMALL, CutState
 from tritonsmith.prompts.recipes.regions.cutting.tiles import arrange_tiles
 from tritonsmith.prompts.recipes.regions.reading.reader import Forward
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
@@ -55,14 +52,17 @@ from tritonsmith.prompts.recipes.regions.values.tensors import (
     base_of,
 )
 
-_SMALL = 2**16
-"""Elements so few that a launch takes longer than reading them: anchors of such rows share a kernel even if they read nothing in common."""
 _CHEAP = 2.0
 """Operations for each element that a product repeats instead of reading their result."""
 
 
-def cut_forward(forward: Forward) -> list[WorkRegion]:
-    """The regions in the order in which forward runs them."""
+def cut_forward(forward: Forward, times: int = 1) -> list[WorkRegion]:
+    """The regions in the order in which forward runs them.
+
+    Args:
+        forward: its values.
+        times: how many times as long as usual the leading axis is.
+    """
     arrange_tiles(forward)
     results = forward.stored
     sharing = SharedValues()
@@ -71,7 +71,7 @@ def cut_forward(forward: Forward) -> list[WorkRegion]:
         done = Cutter(sharing)
         for value in results:
             done.store(base_of(value))
-        if not sharing.end_round(done.regions):
+        if not sharing.end_round(done.regions) and not sharing.note_hosts(find_hosts(done.regions, done.homes, times)):
             asked = {id(base_of(value)) for value in results}
             return place_parts(order_regions(done.regions, done.homes), done.homes, asked, done.fill)
 
@@ -88,103 +88,12 @@ def _is_cheap(value: Tensor) -> bool:
     if not isinstance(value, Formula) or value.flops > _CHEAP:
         return False
     bases = [base_of(one) for one in value.inputs]
-    return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > _SMALL for one in bases) < 2
+    return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > SMALL for one in bases) < 2
 
 
 def _is_wider(value: Tensor) -> bool:
     """Whether a value takes more memory than all that it is made of."""
     return all(one.bytes < value.bytes for one in value.operands)
-
-
-class CutState:
-    """The regions so far, and which of them stores or finds what."""
-
-    def __init__(self, sharing: SharedValues) -> None:
-        self._sharing = sharing
-        self.regions: list[WorkRegion] = []
-        self.homes: dict[int, WorkRegion] = {}
-        """By value that is stored: the region that stores it."""
-        self._places: dict[int, AnchoredRegion] = {}
-        """By anchor: its region."""
-
-    def in_memory(self, value: Tensor) -> bool:
-        """Whether a value lies in memory."""
-        return isinstance(value, Held) or id(value) in self.homes
-
-    def _is_read(self, value: Tensor, region: WorkRegion) -> bool:
-        return self.in_memory(value) and self.homes.get(id(value)) is not region
-
-    def _fits(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
-        results = region.results if isinstance(region, RowRegion | ProductRegion) else {}
-        walk = Walk(lambda one: self._is_read(one, region), allowed=results)
-        try:
-            walk.visit(value, at)
-        except Misfit:
-            return False
-        return not any(depends(self.homes.get(key), region, self.homes) for key in walk.leaves)
-
-    def _find_place(self, value: Tensor, region: AnchoredRegion) -> tuple[Coordinates, bool] | None:
-        """Where a region's kernel has a value's elements, and whether one for each place of a row; None where it cannot compute them."""
-        for space in region.spaces:
-            found = space.find(value.shape)
-            if found is not None and not (region.split and found[1]) and self._fits(value, found[0], region):
-                return found
-        return None
-
-    def _note(self, region: WorkRegion, value: Tensor, at: Any) -> None:
-        """Note what a region reads and computes for a value."""
-        walk = Walk(lambda one: self._is_read(one, region))
-        walk.visit(value, at)
-        region.reads |= walk.leaves
-        fresh = walk.formulas.keys() - region.evaluated.keys()
-        region.evaluated |= walk.formulas
-        self._sharing.watch(region, fresh, self.homes)
-
-    def fill(self, region: PointwiseRegion, value: Tensor, known: Collection[int]) -> None:
-        """Have a region store a value, element by element, from values that are known to lie in memory ahead of it."""
-        walk = Walk(lambda one: id(one) in known)
-        walk.visit(value, unravel(variable(OFFSET, value.size), value.shape))
-        region.reads |= walk.leaves
-        region.evaluated |= walk.formulas
-        region.stores.append(value)
-
-    def _homes_below(self, value: Tensor) -> list[AnchoredRegion]:
-        """The regions whose results a value is made of, each once."""
-        return list(dict.fromkeys(self._places[id(one)] for one in list_below(value, self.in_memory)[1]))
-
-    def _add(self, region: WorkRegion, value: Tensor) -> None:
-        self.regions.append(region)
-        self.homes[id(value)] = region
-
-    def _keep(self, value: Tensor, region: WorkRegion, at: Any) -> None:
-        self._note(region, value, at)
-        region.stores.append(value)
-        self.homes[id(value)] = region
-
-    def _shares(self, value: Tensor, at: Any, region: WorkRegion) -> bool:
-        """Whether a value reads what a region reads, so that one kernel saves a pass."""
-        leaves, _ = list_below(value, self.in_memory)
-        saves = any(id(one) in region.reads and one.size * 4 > value.size for one in leaves)
-        return saves and self._fits(value, at, region) and find_crowded(value, lambda one: self._is_read(one, region)) is None
-
-    def _needs(self, value: Tensor, region: RowRegion) -> bool:
-        """Whether a value is made of what a region finds: programs that share rows know that only when all of them are done."""
-        _, below = list_below(value, lambda one: self._is_read(one, region))
-        return any(self._places.get(id(one)) is region for one in below)
-
-    def _find_neighbour(self, anchor: Anchor) -> RowRegion | None:
-        """A region along the same rows that reads the same tensors, and that this anchor may join."""
-        space = anchor_space(anchor)
-        leaves, _ = list_below(anchor.source, self.in_memory)
-        small = space.rows * space.length <= _SMALL
-        for region in reversed(self.regions):
-            if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
-                near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)
-                free = not any(isinstance(one, Scan) for one in region.anchors)
-                free = free and not (region.split and self._needs(anchor.source, region))
-                if near and free and self._fits(anchor.source, anchor_coordinates(anchor)[0], region):
-                    return region
-        return None
 
 
 class Cutter(CutState):
@@ -194,6 +103,12 @@ class Cutter(CutState):
         """Have a region store a value."""
         if self.in_memory(value):
             return
+        host = self._sharing.hosts.get(id(value))
+        if host is not None and id(host) not in self._places and self._may_begin(host):
+            self._place(host)
+            if self.in_memory(value):
+                return
+        self._begun.append(value)
         if isinstance(value, Item):
             self.store(value.call)
             self.homes[id(value)] = self.homes[id(value.call)]
@@ -209,6 +124,7 @@ class Cutter(CutState):
             self._prepare(value)
             if not self.in_memory(value):
                 self._compute(value)
+        self._begun.pop()
 
     def _call(self, value: LibraryCall) -> None:
         region = CallRegion(call=value, name=value.name)
@@ -279,14 +195,17 @@ class Cutter(CutState):
 
     def _place(self, anchor: Anchor) -> AnchoredRegion:
         """The region of an anchor."""
-        if id(anchor) in self._places:
-            return self._places[id(anchor)]
-        if isinstance(anchor, MatrixProduct):
-            return self._place_product(anchor)
+        if id(anchor) not in self._places:
+            self._begun.append(anchor)
+            self._place_product(anchor) if isinstance(anchor, MatrixProduct) else self._place_rows(anchor)
+            self._begun.pop()
+        return self._places[id(anchor)]
+
+    def _place_rows(self, anchor: Anchor) -> None:
         self._prepare(anchor.source, itself=False)
         _, below = list_below(anchor.source, self.in_memory)
         if isinstance(anchor, Reduction) and anchor.product in below and self._reduce_tile(anchor, anchor.product, below):
-            return self._places[id(anchor)]
+            return
         space = anchor_space(anchor)
         home = next((found for one in below if isinstance(found := self._places[id(one)], RowRegion)), None)
         at = anchor_coordinates(anchor)[0]
@@ -302,10 +221,9 @@ class Cutter(CutState):
         self._places[id(anchor)] = region
         self._note(region, anchor.source, anchor_coordinates(anchor)[0])
         self._keep_shared(region)
-        return region
 
-    def _place_product(self, product: MatrixProduct) -> ProductRegion:
-        """The region of a product, whose operands lie in memory or are computed as they are read."""
+    def _place_product(self, product: MatrixProduct) -> None:
+        """Make the region of a product, whose operands lie in memory or are computed as they are read."""
         region = ProductRegion(product=product, name=product.name)
         for operand in product.operands:
             base = strip_views(operand)
@@ -314,7 +232,6 @@ class Cutter(CutState):
         self._places[id(product)] = region
         self._note(region, product.source, region.left)
         self._note(region, product.right, region.right)
-        return region
 
     def _reduce_tile(self, anchor: Reduction, product: MatrixProduct, below: list[Anchor]) -> bool:
         """Have the region of a product do a reduction on its tile; False where it cannot compute what is reduced."""
@@ -345,7 +262,7 @@ class Cutter(CutState):
                 return
         for one in below:
             self._store_results(one, value)
-        if self.in_memory(value):
+        if self.in_memory(value) or self._keep_in_host(value):
             return
         at = unravel(variable(OFFSET, value.size), value.shape)
         for other in reversed(self.regions[-3:]):
@@ -355,13 +272,6 @@ class Cutter(CutState):
         own = PointwiseRegion(size=value.size, name=value.name)
         self.regions.append(own)
         self._keep(value, own, at)
-
-    def _keep_shared(self, region: AnchoredRegion) -> None:
-        """Store what others will read too, as far as it has an element for each place or row."""
-        for value in [one for key, one in region.evaluated.items() if key in self._sharing.shared and not self.in_memory(one)]:
-            found = self._find_place(value, region)
-            if found is not None:
-                self._keep(value, region, found[0])
 
     def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
         """Store the results of an anchor that a value reads from another region."""

@@ -25,12 +25,14 @@ from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recu
 from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
 from tritonsmith.prompts.recipes.regions.values.tensors import (
     Anchor,
+    Formula,
     LibraryCall,
     MatrixProduct,
     Reduction,
     Scan,
     Tensor,
     TensorView,
+    is_rounded,
 )
 
 _CHAINED = 128
@@ -65,6 +67,17 @@ class WorkRegion:
     def flops(self) -> float:
         """Arithmetic of its products; 0 for a region that is bound by memory."""
         return 0.0
+
+    @property
+    def whole(self) -> tuple[Tensor, ...]:
+        """What it does as a whole."""
+        return ()
+
+    @property
+    def rounded(self) -> frozenset[int]:
+        """Elements of 16 bits that it stores, and of which it makes more: what is made of them is made of what others see."""
+        used = {id(operand) for one in (*self.evaluated.values(), *self.whole) for operand in one.operands}
+        return frozenset(id(one) for one in self.stores if id(one) in used and isinstance(one, Formula) and not is_rounded(one))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -131,6 +144,17 @@ class RowRegion(WorkRegion):
     def spaces(self) -> list[Space]:
         """What it may store."""
         return [self.space]
+
+    @property
+    def whole(self) -> tuple[Tensor, ...]:
+        """Its reductions and scans."""
+        return tuple(self.anchors)
+
+    @property
+    def rounded(self) -> frozenset[int]:
+        """As for any region; but numbers about rows stay in fp32."""
+        rows = {id(one) for one in self.stores if (found := self.space.find(one.shape)) and not found[1]}
+        return super().rounded - rows
 
     @property
     def split(self) -> bool:
@@ -203,6 +227,11 @@ class ProductRegion(WorkRegion):
     def anchors(self) -> list[Anchor]:
         """What it does as a whole."""
         return [self.product, *self.tiled]
+
+    @property
+    def whole(self) -> tuple[Tensor, ...]:
+        """The same."""
+        return tuple(self.anchors)
 
     @property
     def results(self) -> dict[int, Coordinates]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable
+from collections.abc import Collection, Iterable, Mapping
 
 from tritonsmith.prompts.recipes.regions.cutting.regions import PointwiseRegion, WorkRegion
 from tritonsmith.prompts.recipes.regions.values.attention import Attention
 from tritonsmith.prompts.recipes.regions.values.recurrence import LastCell, Recurrence
 from tritonsmith.prompts.recipes.regions.values.scatter import Scatter
-from tritonsmith.prompts.recipes.regions.values.tensors import AnchorResult, Formula, Held, Item, LibraryCall, Tensor
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, AnchorResult, Formula, Held, Item, LibraryCall, Tensor
 
 WHOLE = LibraryCall | Item | Attention | Recurrence | LastCell | Scatter
 """Values that a region gives as a whole."""
@@ -76,6 +76,8 @@ class SharedValues:
         """Values that the first region that computes them stores as well."""
         self.alone: set[int] = set()
         """Values that have a region of their own: no region that computes them could store them."""
+        self.hosts: dict[int, Anchor] = {}
+        """By value: an anchor whose region shall store it, so that it needs no kernel of its own."""
         self.begin_round()
 
     def begin_round(self) -> None:
@@ -116,3 +118,9 @@ class SharedValues:
         self.alone |= more & self.shared
         self.shared |= more
         return fresh or self._changed
+
+    def note_hosts(self, hosts: Mapping[int, Anchor]) -> bool:
+        """Note which regions shall store more; whether another round is needed."""
+        fresh = hosts.keys() - self.hosts.keys()
+        self.hosts |= {key: hosts[key] for key in fresh}
+        return bool(fresh)

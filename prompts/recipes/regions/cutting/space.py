@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 
 from tritonsmith.prompts.recipes.regions.values.indices import (
@@ -236,6 +236,11 @@ class Walk:
     """Anchors of the kernel with the coordinates of their results; others raise Misfit. None where nothing is asked."""
     _seen: dict[tuple[int, Coordinates], None] = field(default_factory=dict)
     """Values and where they were met, in that order."""
+
+    @property
+    def elements(self) -> Iterable[tuple[int, Coordinates]]:
+        """The elements that were met, each by its value and where it lies."""
+        return self._seen.keys()
 
     def visit(self, value: Tensor, at: Coordinates) -> None:
         """Follow an element. Raises Misfit."""

@@ -49,7 +49,7 @@ def _rms(call: NodeCall) -> Lowered:
     source, sizes = call.tensor(0, "input"), call.option(1, "normalized_shape", None)
     eps = call.option(3, "eps", None)
     if eps is None:
-        eps = {"float16": 2**-10, "bfloat16": 2**-7, "float64": 2**-52}.get(source.dtype, 2**-23)
+        eps = 2**-52 if source.dtype == "float64" else 2**-23  # of the type that PyTorch computes in, not of the tensor's own
     axes = tuple(range(len(source.shape) - len(sizes), len(source.shape)))
     wide = widen(source.dtype)
     total = reduce(formula("{0} * {0}", source, like=wide), axes, "sum", wide, keep=True)

@@ -377,3 +377,9 @@ def base_of(value: Tensor) -> Tensor:
     while isinstance(value, TensorView) and value.python:
         value = value.source
     return value
+
+
+def is_rounded(value: Tensor) -> bool:
+    """Whether a kernel has a value just as its type holds it: only arithmetic of 16 bits is done in a wider one."""
+    cast = f".to({TRITON_TYPES[value.dtype]}).to(tl.float32)"
+    return widen(value.dtype) == value.dtype or isinstance(value, Formula) and value.template.endswith(cast)

@@ -111,6 +111,8 @@ class Emitter:
         """By value in memory: what else a load of its elements says."""
         self.store_hint = ""
         """What else a store says."""
+        self.rounded: frozenset[int] = frozenset()
+        """Values of 16 bits that are rounded ahead of what is made of them, since that is asked for besides."""
 
     def line(self, text: str) -> None:
         """Add a line to the innermost scope."""
@@ -136,6 +138,8 @@ class Emitter:
         if isinstance(value, AnchorResult) and not self.in_memory(value):
             return self.outcomes[(id(value.anchor), value.which)]
         text, depends = self._write(value, at, guards)
+        if id(value) in self.rounded:
+            text = f"{text if text.isidentifier() else f'({text})'}.to({TRITON_TYPES[value.dtype]}).to(tl.float32)"
         if not text.isidentifier() and not (isinstance(value, Formula) and not value.inputs):
             name = self.arguments.name(value.name or "t")
             self._scope(depends).lines.append(f"{name} = {text}")

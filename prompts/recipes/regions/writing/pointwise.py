@@ -43,6 +43,7 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
     arguments = Arguments()
     arguments.used.add(_FIRST)
     emitter = Emitter(arguments, in_memory, {place: "inside" if ragged else ""}, index.names)
+    emitter.rounded = region.rounded
     for value in region.stores:
         text = emitter.read(value, unravel(index, value.shape))
         emitter.store(value, index, text, index.names)

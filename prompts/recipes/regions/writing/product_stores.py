@@ -50,6 +50,7 @@ class StoreWriter:
     def _open(self, folded: int = 1, size: int = 1) -> TileEmitter:
         bounds = self.grid.list_bounds(folded, size)
         emitter = TileEmitter(self.arguments, lambda one: id(one) in self.region.reads or isinstance(one, Buffer), bounds, OUTER)
+        emitter.rounded = self.region.rounded
         if self.grid.tile.at_once:
             emitter.scopes = [Scope(frozenset((LINE,)), self.ahead), Scope(frozenset((COLUMN,)))]
         return emitter

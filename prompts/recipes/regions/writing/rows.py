@@ -129,6 +129,7 @@ class RowWriter:
         bounds = {ROW: "inside" if self.has_rest else "", PLACE: "valid" if self.ragged else ""}
         outer = frozenset((ROW,)) if tiling.looped else frozenset((ROW, PLACE))
         self.emitter = Emitter(self.arguments, self.in_memory, bounds, outer)
+        self.emitter.rounded = region.rounded
         self.emitter.numbers = frozenset((PLACE,) if _is_unrolled(region, tiling, chunk) else ())
         self.titles: dict[int, str] = {}
         """By anchor: the name of its result."""

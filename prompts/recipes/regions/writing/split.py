@@ -6,11 +6,11 @@ from tritonsmith.prompts.recipes.recipe import Settings
 from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
 from tritonsmith.prompts.recipes.regions.cutting.space import ROW
 from tritonsmith.prompts.recipes.regions.values.indices import variable
-from tritonsmith.prompts.recipes.regions.values.tensors import Anchor
+from tritonsmith.prompts.recipes.regions.values.tensors import Anchor, Tensor
 from tritonsmith.prompts.recipes.regions.writing.anchors import find_kind, find_type
 from tritonsmith.prompts.recipes.regions.writing.emitter import Arguments, Emitter
 from tritonsmith.prompts.recipes.regions.writing.kernels import Buffer, Kernel
-from tritonsmith.prompts.recipes.regions.writing.rows import RowWriter, order_passes
+from tritonsmith.prompts.recipes.regions.writing.rows import RowWriter, list_row_stores, order_passes
 from tritonsmith.prompts.recipes.regions.writing.tiling import RowLayout, choose_tiling, round_up
 
 _PROCESSORS = 128
@@ -42,13 +42,13 @@ def write_split(region: RowRegion, name: str, settings: Settings) -> list[Kernel
     chunk = -(-chunk // tiling.block) * tiling.block
     parts = -(-region.space.length // chunk)
     first = RowWriter(region, tiling, chunk)
-    ((anchors, _),) = order_passes(region)
-    first.write_pass(anchors, [])
+    ((anchors, places),) = order_passes(region)
+    first.write_pass(anchors, places)
     buffers: dict[str, Buffer] = {}
     for anchor in anchors:
         for suffix in list_suffixes(anchor):
             buffers[f"{first.titles[id(anchor)]}{suffix}"] = _store_part(first, anchor, suffix, parts)
-    one = _finish_first(first, name, buffers, groups, parts)
+    one = _finish_first(first, name, [*buffers.values(), *places], groups, parts)
     return [one, _write_join(region, f"join_{name}", anchors, first.titles, buffers, chunk, parts)]
 
 
@@ -74,7 +74,7 @@ def _store_part(writer: RowWriter, anchor: Anchor, suffix: str, parts: int) -> B
     return buffer
 
 
-def _finish_first(writer: RowWriter, name: str, buffers: dict[str, Buffer], groups: int, parts: int) -> Kernel:
+def _finish_first(writer: RowWriter, name: str, stores: list[Tensor], groups: int, parts: int) -> Kernel:
     arguments, tiling = writer.arguments, writer.tiling
     constants = [("PARTS", parts)]
     constants += [("ROWS", tiling.rows)] if writer.row_vector and writer.space.rows > 1 else []
@@ -82,7 +82,7 @@ def _finish_first(writer: RowWriter, name: str, buffers: dict[str, Buffer], grou
     return Kernel(
         name=name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[], constants=constants,
         lines=[*writer.head(arguments.largest >= 2**31), *writer.emitter.scopes[0].lines], grid=f"({groups * parts},)",
-        stores=list(buffers.values()), warps=tiling.warps,
+        stores=stores, warps=tiling.warps,
     )  # fmt: skip
 
 
@@ -113,16 +113,14 @@ def _write_join(
             emitter.line(line.format(n=title, length=region.space.length))
         if anchor.kind in ("any", "all"):
             emitter.line(f"{title} = {title} != 0")
-    for value in region.stores:
-        found = region.space.find(value.shape)
-        assert found is not None and not found[1], "a split region stores numbers about rows only"
-        text = emitter.read(value, found[0])
-        emitter.store(value, region.space.row, text, frozenset((ROW,)))
+    numbers = list_row_stores(region)
+    for value, at, index in numbers:
+        emitter.store(value, index, emitter.read(value, at), frozenset((ROW,)))
     return Kernel(
         name=name, does=f"What all parts of a row found, put together: {parts} parts of {chunk} places.",
         arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[], constants=[("BLOCK", block)],
         lines=[*lines, *emitter.scopes[0].lines], grid=f"({region.space.rows},)",
-        stores=list(region.stores), warps=4 if block >= 128 else 1,
+        stores=[value for value, _, _ in numbers], warps=4 if block >= 128 else 1,
     )  # fmt: skip
 
 

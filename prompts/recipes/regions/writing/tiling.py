@@ -6,10 +6,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tritonsmith.prompts.recipes.recipe import Settings
+from tritonsmith.prompts.recipes.regions.cutting.passes import count_passes, list_places
 from tritonsmith.prompts.recipes.regions.cutting.regions import RowRegion
-from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates, list_below
+from tritonsmith.prompts.recipes.regions.cutting.space import PLACE, ROW, Walk, anchor_coordinates
 from tritonsmith.prompts.recipes.regions.values.indices import Digit, Index, Loaded, ravel
-from tritonsmith.prompts.recipes.regions.values.tensors import Reduction, Scan, Tensor
+from tritonsmith.prompts.recipes.regions.values.tensors import Scan
 
 _WINDOW = 64
 """Places of a row that one thread goes through by itself."""
@@ -159,25 +160,6 @@ def _shares_most(region: RowRegion) -> bool:
             else:
                 own += size // region.rows
     return _SHARE * shared >= own
-
-
-def list_places(region: RowRegion) -> list[Tensor]:
-    """Stored values that have an element for each place."""
-    return [value for value in region.stores if (found := region.space.find(value.shape)) and found[1]]
-
-
-def count_passes(region: RowRegion) -> int:
-    """How often a kernel goes along a row that it cannot hold."""
-    levels = {id(anchor): 0 for anchor in region.anchors}
-    places = list_places(region)
-    depends = [anchor for anchor in region.anchors if any(one in levels for one in _list_anchors(anchor.source, region))]
-    return 1 + bool(depends) + any(_list_anchors(value, region) for value in places)
-
-
-def _list_anchors(value: Tensor, region: RowRegion) -> list[int]:
-    """Reductions whose results a value is made of."""
-    _, anchors = list_below(value, lambda one: id(one) in region.reads)
-    return [id(anchor) for anchor in anchors if isinstance(anchor, Reduction)]
 
 
 def _count_warps(elements: int, per_thread: int) -> int:
