@@ -11,6 +11,8 @@ from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.evaluator.tasks import choose_load_size, load_task, parse_overrides, settle_task
 
+from tritonsmith.graph.suites.shipped import find_task_file
+
 
 @dataclass(frozen=True)
 class Judgement:
@@ -37,7 +39,7 @@ class JudgingSettings:
     def load(self, present: bool) -> Task:
         """The task; `auto` is the full size on a card and a small one without. Raises TaskError."""
         size = choose_load_size(self.size.value, present)
-        return load_task(self.task, size, parse_overrides(self.overrides), self.precision.value, self.mode)
+        return load_task(find_task_file(self.task), size, parse_overrides(self.overrides), self.precision.value, self.mode)
 
 
 def refuse(source: str, settings: JudgingSettings, profile: str) -> Verdict | None:
