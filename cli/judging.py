@@ -10,7 +10,6 @@ from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.evaluator.tasks import choose_load_size, load_task, parse_overrides, settle_task
-
 from tritonsmith.graph.suites.shipped import find_task_file
 
 

@@ -1,4 +1,4 @@
-"""Where the processor time of the tests goes: `pytest --cpu-seconds FILE` writes the seconds of each test, with the processes that it starts.
+"""Where the processor time of the tests goes: `pytest --cpu-seconds FILE` writes the seconds of each test, with its processes.
 
 Wall time changes with what else a machine does; processor time hardly does. A fixture that several tests share is counted with the first.
 """
