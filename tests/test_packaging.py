@@ -142,7 +142,8 @@ def test_an_installed_wheel_has_its_version_and_finds_the_tasks_that_come_along(
     libraries = call(home / "bin/python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
     (Path(libraries) / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")  # its own .pth files are not read
     call(home / "bin/python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel)
-    said = call(home / "bin/python", "-c", "import tritonsmith, tritonsmith.cli as cli; print(tritonsmith.__version__, cli.__file__)").split()
+    code = "import tritonsmith, tritonsmith.cli as cli; print(tritonsmith.__version__, cli.__file__)"
+    said = call(home / "bin/python", "-c", code).split()
     assert said[0] == CONFIG["project"]["version"] and Path(said[1]).is_relative_to(home)
     assert call(home / "bin/tritonsmith", "--version").startswith(f"tritonsmith {said[0]}, torch ")
     sizes = [word for size in ("seq_len=2", "num_layers=2", "input_size=16", "hidden_size=16") for word in ("--set", size)]
