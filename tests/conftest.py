@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from cpu_seconds import CpuSeconds
+from measuring.cpu_seconds import CpuSeconds
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.questions.describe import TaskDescriptions
