@@ -47,7 +47,7 @@ STEPS = ("setup", "setup-dev", *COMMANDS, "demo", "check", "test")
 
 
 @dataclass(frozen=True)
-class Timed:
+class TimedStep:
     """One call: its seconds, how it ended, and the last line that it printed."""
 
     wall: float
@@ -57,7 +57,7 @@ class Timed:
 
 
 @dataclass
-class Bench:
+class CheckoutBench:
     """Where the steps of one checkout run.
 
     Args:
@@ -69,7 +69,7 @@ class Bench:
     scratch: Path
     _copy: Path | None = field(default=None, init=False)
 
-    def run(self, step: str) -> Timed:
+    def run(self, step: str) -> TimedStep:
         """One step, timed."""
         if step in COMMANDS:
             command = [sys.executable, "-P", "-c", "from tritonsmith.cli.main import main; main()", *COMMANDS[step]]
@@ -93,7 +93,7 @@ class Bench:
         return self._copy
 
 
-def time_call(command: Sequence[str], folder: Path, environment: dict[str, str]) -> Timed:
+def time_call(command: Sequence[str], folder: Path, environment: dict[str, str]) -> TimedStep:
     """Run a command in a folder, and wait for all that it started."""
     environment = environment | {"TRITONSMITH_ANSWERS": "off"}
     before, began = resource.getrusage(resource.RUSAGE_CHILDREN), time.perf_counter()
@@ -102,7 +102,7 @@ def time_call(command: Sequence[str], folder: Path, environment: dict[str, str])
     _reap_orphans()
     after = resource.getrusage(resource.RUSAGE_CHILDREN)
     cpu = after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
-    return Timed(round(wall, 2), round(cpu, 2), done.returncode, (done.stdout.strip().splitlines() or [""])[-1])
+    return TimedStep(round(wall, 2), round(cpu, 2), done.returncode, (done.stdout.strip().splitlines() or [""])[-1])
 
 
 def _reap_orphans() -> None:
@@ -124,9 +124,9 @@ def tabulate(rows: dict[str, dict[str, dict[str, Any]]], checkouts: Sequence[str
     return lines
 
 
-def measure(step: str, benches: dict[str, Bench], repeats: int, tell: Callable[[str], None]) -> dict[str, dict[str, Any]]:
+def measure(step: str, benches: dict[str, CheckoutBench], repeats: int, tell: Callable[[str], None]) -> dict[str, dict[str, Any]]:
     """Medians and samples of one step, by checkout."""
-    taken: dict[str, list[Timed]] = {name: [] for name in benches}
+    taken: dict[str, list[TimedStep]] = {name: [] for name in benches}
     for _ in range(repeats if step in COMMANDS else 1):
         for name, bench in benches.items():
             timed = bench.run(step)
@@ -154,7 +154,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     ctypes.CDLL(None).prctl(_SUBREAPER, 1, 0, 0, 0)
     record = begin_record("first_use", arguments) | {"repeats": options.repeats, "steps": {}}
     with tempfile.TemporaryDirectory(prefix="first-use-") as scratch:
-        benches = {name: Bench(folder, Path(scratch) / name) for name, folder in read_checkouts(options).items()}
+        benches = {name: CheckoutBench(folder, Path(scratch) / name) for name, folder in read_checkouts(options).items()}
         for bench in benches.values():
             bench.scratch.mkdir()
         for step in options.steps.split(","):
