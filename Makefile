@@ -9,6 +9,8 @@ READY_DEV := $(VENV)/.ready-dev
 # In the order of tests/conftest.py, the longest first: by the number of tests in a file, as xdist has it, they would begin last.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
 PACKAGES := benchmarks cli evaluator graph nodes prompts
+# Where bytecode is not kept, every process compiles this project again, and pytest rewrites every test.
+unexport PYTHONDONTWRITEBYTECODE
 
 .DEFAULT_GOAL := help
 .PHONY: help demo studio test check test-all test-gpu bench timing hacks clean moved

@@ -6,6 +6,7 @@ Wall time changes with what else a machine does; processor time hardly does. A f
 import json
 import os
 from collections import Counter
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -15,12 +16,13 @@ _TICKS = os.sysconf("SC_CLK_TCK")
 
 def cpu_seconds_of(process: int) -> float:
     """Processor seconds of a process and of all below it, ended ones that were waited for among them."""
-    try:
-        fields = Path(f"/proc/{process}/stat").read_text().rsplit(")", 1)[1].split()
-        children = [child for task in Path(f"/proc/{process}/task").iterdir() for child in (task / "children").read_text().split()]
-    except OSError:  # it ended meanwhile
-        return 0.0
-    return sum(map(int, fields[11:15])) / _TICKS + sum(cpu_seconds_of(int(child)) for child in children)
+    folder, below = Path(f"/proc/{process}"), 0.0
+    with suppress(OSError):  # it ended meanwhile
+        for thread in list((folder / "task").iterdir()):
+            with suppress(OSError):  # this thread ended
+                below += sum(cpu_seconds_of(int(child)) for child in (thread / "children").read_text().split())
+        return sum(map(int, (folder / "stat").read_text().rsplit(")", 1)[1].split()[11:15])) / _TICKS + below
+    return below
 
 
 class CpuSeconds:
