@@ -22,7 +22,8 @@ from tritonsmith.benchmarks.host import begin_record, print_line, write_record
 
 _HERE = Path(__file__).parent
 _WAVEFRONT = _HERE / "results" / "first_minutes" / "gru_wavefront.txt"
-"""The wavefront that the demo wins with, as the built-in author writes it for the small size."""
+"""The wavefront that the demo wins with, as the built-in author writes it for these sizes."""
+_WAVEFRONT_SIZES = {"seq_len": 16, "input_size": 32, "hidden_size": 64}
 PROMISED = {"pointwise": 2.0, "wavefront": 6.0}
 """Seconds that the median of later verdicts may take on two idle cores."""
 _TASK = """
@@ -65,7 +66,7 @@ import json, sys, time
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.tasks import load_task
 path, size, repeats = sys.argv[1], sys.argv[2], int(sys.argv[3])
-text, task, told = sys.stdin.read(), load_task(path, size), []
+text, task, told = sys.stdin.read(), load_task(path, size, json.loads(sys.argv[4])), []
 with LocalEvaluator("h200") as evaluator:
     for number in range(repeats + 1):
         began = time.perf_counter()
@@ -75,9 +76,9 @@ print(json.dumps(told))
 """
 
 
-def measure(checkout: Path, task: Path, size: str, text: str, repeats: int) -> dict[str, Any]:
+def measure(checkout: Path, task: Path, size: str, text: str, repeats: int, sizes: dict[str, int]) -> dict[str, Any]:
     """The first and the later verdicts of one evaluator of a checkout. Raises RuntimeError where a verdict is not `ok`."""
-    command = [sys.executable, "-P", "-c", _DRIVER, str(task), size, str(repeats)]
+    command = [sys.executable, "-P", "-c", _DRIVER, str(task), size, str(repeats), json.dumps(sizes)]
     told = json.loads(subprocess.run(command, input=text, env=environment_of(checkout), capture_output=True, text=True, check=True).stdout)
     if any(status != "ok" for _, status in told):
         raise RuntimeError(f"{checkout}: verdicts {[status for _, status in told]}")
@@ -98,12 +99,12 @@ def main(arguments: Sequence[str] | None = None) -> None:
         pointwise = Path(folder) / "gelu.py"
         pointwise.write_text(_TASK, encoding="utf-8")
         cases = {
-            "pointwise": (pointwise, "full", _KERNEL),
-            "wavefront": (_HERE / "tasks" / "39_gru.py", "small", _WAVEFRONT.read_text(encoding="utf-8")),
+            "pointwise": (pointwise, "full", _KERNEL, {}),
+            "wavefront": (_HERE / "tasks" / "39_gru.py", "small", _WAVEFRONT.read_text(encoding="utf-8"), _WAVEFRONT_SIZES),
         }
-        for kernel, (task, size, text) in cases.items():
+        for kernel, (task, size, text, sizes) in cases.items():
             for name, checkout in read_checkouts(options).items():
-                timed = measure(checkout, task, size, text, options.repeats)
+                timed = measure(checkout, task, size, text, options.repeats, sizes)
                 record["verdicts"].setdefault(kernel, {})[name] = timed
                 print_line(f"{kernel:<10} {name:<20} {timed['first_s']:>8.2f} {timed['later_s']:>8.2f} {PROMISED[kernel]:>8.2f}")
     if options.out:

@@ -15,6 +15,7 @@ from tritonsmith.evaluator.processes.following import EVERY_SECONDS, follow_step
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.source.refuse import refuse_text
 from tritonsmith.evaluator.tasks import choose_load_size, load_task, parse_overrides, settle_task
+from tritonsmith.graph.suites.shipped import find_task_file
 
 
 @dataclass(frozen=True)
@@ -42,7 +43,7 @@ class JudgingSettings:
     def load(self, present: bool) -> Task:
         """The task; `auto` is the full size on a card and a small one without. Raises TaskError."""
         size = choose_load_size(self.size.value, present)
-        return load_task(self.task, size, parse_overrides(self.overrides), self.precision.value, self.mode)
+        return load_task(find_task_file(self.task), size, parse_overrides(self.overrides), self.precision.value, self.mode)
 
 
 def refuse(source: str, settings: JudgingSettings, profile: str) -> Verdict | None:

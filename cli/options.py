@@ -95,7 +95,9 @@ def _check_card(target: str) -> str:
     return target
 
 
-TaskArgument = Annotated[str, typer.Argument(metavar="TASK", help="A KernelBench-style file: Model, get_inputs, get_init_inputs.")]
+TaskArgument = Annotated[
+    str, typer.Argument(metavar="TASK", help="A KernelBench-style file (Model, get_inputs, get_init_inputs), or a number such as 39.")
+]
 RunArgument = Annotated[str, typer.Argument(metavar="RUN", help="The folder of the run.")]
 KernelArgument = Annotated[str, typer.Argument(metavar="KERNEL", help="A file with a ModelNew that calls Triton kernels.")]
 TargetOption = Annotated[

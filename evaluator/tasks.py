@@ -198,7 +198,7 @@ def _read(path: Path) -> str:
     try:
         data = path.read_bytes()
     except FileNotFoundError:
-        raise TaskError(f"{path}: no such task file; check the path (the tasks that come along are in benchmarks/tasks)") from None
+        raise TaskError(f"{path}: no such task file; check the path, or give the number of a task that comes along, such as 39") from None
     except OSError as error:
         raise TaskError(f"{path}: cannot be read ({error.strerror}); check the path and its permissions") from None
     try:

@@ -2,10 +2,12 @@
 
 import os
 from collections.abc import Callable, Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 
+from measuring.cpu_seconds import CpuSeconds
 from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.questions.describe import TaskDescriptions
@@ -23,6 +25,17 @@ os.environ["TRITONSMITH_ANSWERS"] = "off"  # a test that is run again measures a
 
 FIRST = ("whole", "test_packaging.py")
 """Folders and files with the longest tests."""
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    """Let the tests say where their processor time goes."""
+    parser.addoption("--cpu-seconds", type=Path, metavar="FILE", help="write the processor seconds of each test, with its processes")
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    """Measure where that was asked for; with several workers the first process writes the file."""
+    if out := config.getoption("--cpu-seconds"):
+        config.pluginmanager.register(CpuSeconds(None if hasattr(config, "workerinput") else out))
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:

@@ -3,6 +3,7 @@
 import json
 import subprocess
 import sys
+import sysconfig
 import tomllib
 import zipfile
 from pathlib import Path
@@ -12,7 +13,9 @@ import pytest
 from project import ROOT
 
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
-PACKAGES = {name.removeprefix("tritonsmith.") for name in CONFIG["tool"]["setuptools"]["packages"]}
+ROOT_FOLDER = "about"
+"""What is installed as `tritonsmith` itself."""
+PACKAGES = {name.removeprefix("tritonsmith.") for name in CONFIG["tool"]["setuptools"]["packages"] if name != "tritonsmith"}
 """Dotted, packages inside packages among them."""
 FOLDERS = {name for name in PACKAGES if "." not in name}
 
@@ -29,13 +32,21 @@ def test_packages_are_the_folders_with_an_init() -> None:
         for path in ROOT.rglob("__init__.py")
         if not any(parent in hidden for parent in path.parents)
     }
-    assert found == PACKAGES
-    assert CONFIG["tool"]["setuptools"]["package-dir"] == {f"tritonsmith.{name}": name for name in FOLDERS}
+    assert found == PACKAGES | {ROOT_FOLDER}
+    folders = {f"tritonsmith.{name}": name for name in FOLDERS} | {"tritonsmith": ROOT_FOLDER}
+    assert CONFIG["tool"]["setuptools"]["package-dir"] == folders
+
+
+def test_the_version_stands_in_one_way() -> None:
+    (line,) = (line for line in (ROOT / ROOT_FOLDER / "__init__.py").read_text().splitlines() if line.startswith("__version__"))
+    assert line == f'__version__ = "{CONFIG["project"]["version"]}"'
 
 
 def test_type_checkers_see_every_package() -> None:
-    links = {path.name: path.resolve() for path in (ROOT / ".typecheck" / "tritonsmith").iterdir()}
-    assert links == {name: ROOT / name for name in FOLDERS}
+    entries = (path for path in (ROOT / ".typecheck" / "tritonsmith").iterdir() if path.name != "__pycache__")
+    links = {path.name: path.resolve() for path in entries}
+    root = {name: ROOT / ROOT_FOLDER / name for name in ("__init__.py", "py.typed")}
+    assert links == {name: ROOT / name for name in FOLDERS} | root
     assert all((ROOT / name / "py.typed").exists() for name in FOLDERS)
 
 
@@ -92,12 +103,13 @@ def test_constraints_hold_names_and_versions_only() -> None:
 
 
 @pytest.fixture(scope="module")
-def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
-    """Names in a wheel that is built from a copy of the sources, without network."""
+def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A wheel that is built from a copy of the sources, without network."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
     for name in ("pyproject.toml", "README.md", "LICENSE"):
         (source / name).write_bytes((ROOT / name).read_bytes())
-    for path in tracked("*"):
+    about = (Path(ROOT_FOLDER) / name for name in ("__init__.py", "py.typed"))
+    for path in (*about, *tracked("*")):
         if (ROOT / path).is_file() and "__pycache__" not in path.parts:
             (source / path).parent.mkdir(parents=True, exist_ok=True)
             (source / path).write_bytes((ROOT / path).read_bytes())
@@ -105,9 +117,39 @@ def wheel_names(tmp_path_factory: pytest.TempPathFactory) -> set[str]:
     command = [sys.executable, "-m", "pip", "wheel", *options, str(source)]
     done = subprocess.run(command, capture_output=True, text=True, timeout=240)
     assert done.returncode == 0, done.stderr
-    (wheel,) = out.glob("*.whl")
+    (built,) = out.glob("*.whl")
+    return built
+
+
+@pytest.fixture(scope="module")
+def wheel_names(wheel: Path) -> set[str]:
+    """Names in that wheel."""
     with zipfile.ZipFile(wheel) as archive:
         return set(archive.namelist())
+
+
+@pytest.mark.slow
+def test_an_installed_wheel_has_its_version_and_finds_the_tasks_that_come_along(wheel: Path, tmp_path: Path) -> None:
+    """In a fresh environment that borrows the libraries of this one, from a folder that holds nothing of the project."""
+    home, here = tmp_path / "venv", tmp_path / "here"
+    here.mkdir()
+
+    def call(*words: str | Path) -> str:
+        done = subprocess.run([str(word) for word in words], cwd=here, capture_output=True, text=True, timeout=280)
+        assert done.returncode == 0, done.stdout + done.stderr
+        return done.stdout
+
+    call(sys.executable, "-m", "venv", home)
+    libraries = call(home / "bin/python", "-c", "import sysconfig; print(sysconfig.get_path('purelib'))").strip()
+    (Path(libraries) / "libraries.pth").write_text(sysconfig.get_path("purelib") + "\n")  # its own .pth files are not read
+    call(home / "bin/python", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", wheel)
+    code = "import tritonsmith, tritonsmith.cli as cli; print(tritonsmith.__version__, cli.__file__)"
+    said = call(home / "bin/python", "-c", code).split()
+    assert said[0] == CONFIG["project"]["version"] and Path(said[1]).is_relative_to(home)
+    assert call(home / "bin/tritonsmith", "--version").startswith(f"tritonsmith {said[0]}, torch ")
+    sizes = [word for size in ("seq_len=2", "num_layers=2", "input_size=16", "hidden_size=16") for word in ("--set", size)]
+    call(home / "bin/tritonsmith", "optimize", "39", "--target", "h200", "--policy", "best-of-n", "--seeds", "1", "--out", "run", *sizes)
+    assert (here / "run" / "best.py").is_file()
 
 
 @pytest.mark.slow

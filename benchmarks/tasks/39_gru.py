@@ -9,7 +9,7 @@ input_size = 128
 hidden_size = 256
 num_layers = 6
 
-SMALL = {"seq_len": 16, "input_size": 32, "hidden_size": 64}
+SMALL = {"seq_len": 8, "input_size": 32, "hidden_size": 32}
 SHAPES = [{"batch_size": 1}, {"batch_size": (11, 35), "seq_len": (5, 9)}, {"seq_len": 1}, {"seq_len": 7, "input_size": (17, 63)}]
 
 

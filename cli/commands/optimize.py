@@ -35,6 +35,7 @@ from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import SizeValue
 from tritonsmith.evaluator.tasks import load_task, parse_overrides
+from tritonsmith.graph.suites.shipped import find_task_file
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 
 _DAY = 86_400
@@ -180,7 +181,7 @@ def optimize(
     }  # fmt: skip
     about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
     if reads_as_one_task(tasks):
-        return _optimize_task(tasks[0], common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+        return _optimize_task(find_task_file(tasks[0]), common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
     _optimize_suite(tasks, common, about_task, limits, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
 
 
@@ -203,13 +204,13 @@ class TaskOptions:
 
 
 def reads_as_one_task(words: list[str]) -> bool:
-    """Whether the arguments name one file, and no suite: then nothing of suites is loaded."""
+    """Whether the arguments name one file or one task that comes along, and no suite: then nothing of suites is loaded."""
     if len(words) != 1:
         return False
     path = Path(words[0])
     if path.is_file():
         return path.suffix not in (".toml", ".json")
-    return path.suffix == ".py" and not set("*?[,") & set(words[0]) and not path.is_dir()
+    return find_task_file(words[0]) != words[0] or path.suffix == ".py" and not set("*?[,") & set(words[0]) and not path.is_dir()
 
 
 def _optimize_task(

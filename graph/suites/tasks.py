@@ -17,9 +17,8 @@ from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.schema import PrecisionClass, Record, SizeValue
 from tritonsmith.evaluator.tasks import load_task
 from tritonsmith.graph.storage.files import fault_of
+from tritonsmith.graph.suites.shipped import number_tasks
 
-SHIPPED = Path(__file__).resolve().parents[2] / "benchmarks" / "tasks"
-"""The tasks that come along, named as KernelBench numbers them."""
 Overrides = dict[str, SizeValue]
 _PATTERN = re.compile(r"[*?\[]")
 
@@ -202,7 +201,7 @@ def shorten_path(path: Path) -> str:
 
 def _find_file(name: str, base: Path, suite: str) -> Path:
     if name.isdigit():
-        numbered = {path.name.split("_")[0]: path for path in sorted(SHIPPED.glob("[0-9]*_*.py"))}
+        numbered = number_tasks()
         if name not in numbered:
             raise _WordError(f"{suite}: no task that comes along has number {name}; there are {', '.join(sorted(numbered, key=int))}")
         return numbered[name]

@@ -80,7 +80,7 @@ def test_small_size_is_the_same_module_smaller(path: Path) -> None:
         ("36_lstm_hn", (6, 10, 64)),
         ("37_lstm_cn", (6, 10, 64)),
         ("38_lstm_bidirectional", (10, 10)),
-        ("39_gru", (16, 10, 64)),
+        ("39_gru", (8, 10, 32)),
         ("40_gru_hidden", (6, 10, 64)),
         ("41_gru_bidirectional", (16, 10, 128)),
         ("42_gru_bidirectional_hidden", (12, 10, 64)),

@@ -86,9 +86,9 @@ def test_a_configuration_that_covers_half_of_each_row(evaluator: LocalEvaluator)
     "text",
     [
         pytest.param(write(ADDED, words='reset_to_zero=["out"]', begin="zeros_like"), id="sums"),
-        pytest.param(write(IN_PLACE, words='restore_value=["out"]', begin="clone"), id="in place"),
+        pytest.param(write(IN_PLACE, words='restore_value=["out"]', begin="clone"), id="in place", marks=pytest.mark.slow),
         pytest.param(write("tl.static_assert(BLOCK < 256, 'too large')\n    " + COPY), id="one that does not compile"),
-        pytest.param(write(COPY, MANY), id="twelve"),
+        pytest.param(write(COPY, MANY), id="twelve", marks=pytest.mark.slow),
         pytest.param(write(ADDED, "make(64, 128, pre_hook=lambda given: given['out'].zero_())"), id="hooks of configurations"),
     ],
 )

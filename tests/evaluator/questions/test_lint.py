@@ -134,7 +134,11 @@ def test_a_rounded_answer_counts_only_at_full_precision() -> None:
     assert "rounded" not in names(report(BAD["rounded"], PrecisionClass.HALF))
 
 
-@pytest.mark.parametrize("path", TASKS, ids=[path.stem for path in TASKS])
+QUICK = ("12_linear_mul_leakyrelu", "13_matmul_bias_gelu", "26_gelu_scale_bias", "37_lstm_cn", "39_gru", "76_linear_bias_relu")
+"""One LSTM, one GRU, and what is no network; the others wait for `make test-all`."""
+
+
+@pytest.mark.parametrize("path", [pytest.param(path, id=path.stem, marks=() if path.stem in QUICK else pytest.mark.slow) for path in TASKS])
 def test_the_tasks_that_come_along_are_sound(path: Path) -> None:
     recurrent = "num_layers" in path.read_text()
     task = load_task(path, "small", {"num_layers": 2, "seq_len": 8} if recurrent else None)

@@ -52,7 +52,7 @@ def _elements(spec: TensorSpec) -> int:
 @pytest.mark.parametrize(
     ("name", "returns", "serial"),
     [
-        ("36_lstm_hn.py", "a tensor float32[6, 10, 256], the last hidden states of lstm", 3072),
+        pytest.param("36_lstm_hn.py", "a tensor float32[6, 10, 256], the last hidden states of lstm", 3072, marks=pytest.mark.slow),
         ("37_lstm_cn.py", "a tensor float32[6, 10, 256], the last cell states of lstm", 3072),
         pytest.param("38_lstm_bidirectional.py", "a tensor float32[10, 10]", 3072, marks=pytest.mark.slow),
         pytest.param(

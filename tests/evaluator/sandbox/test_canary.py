@@ -34,7 +34,7 @@ SEARCH = f"""
 import os
 
 NEEDLE = bytes(reversed({CANARY[::-1]!r}.encode()))
-LARGEST, FILES = 64 << 20, 20000
+LARGEST, FILES = 8 << 20, 5000
 
 
 def places():
@@ -127,7 +127,7 @@ def test_a_candidate_does_not_find_it_and_nothing_keeps_it(tmp_path: Path) -> No
         pytest.skip("this machine lacks what containment needs")
     (tmp_path / "task.py").write_text(TASK)
     roots = [str(tmp_path), "/tmp", "/var/tmp", "/dev/shm", str(Path.home()), "/etc"]
-    search = f"import os\nROOTS = [*{roots!r}, os.getcwd(), os.path.dirname(__file__)]\n{SEARCH}"
+    search = f"import os\nROOTS = [os.getcwd(), os.path.dirname(__file__), *{roots!r}]\n{SEARCH}"  # the nearest first: not all of a disk
     (tmp_path / "candidate.py").write_text(f"{search}\n{CANDIDATE}")
     (tmp_path / "settings.json").write_text(CANARY)  # what a run might keep beside its results
     done = subprocess.run(

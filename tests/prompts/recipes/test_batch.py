@@ -44,7 +44,7 @@ PRODUCTS = [
 ]  # fmt: skip
 
 
-LONG = dict.fromkeys(("images", "a transformer's block"), pytest.mark.slow)
+LONG = dict.fromkeys(("images", "a transformer's block", "pairs of matrices"), pytest.mark.slow)
 
 
 def task_of(case: RegionCase, batch: int) -> Task:
@@ -131,7 +131,12 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("forward", "own", "other", "made_for", "given"), VALUES, ids=["a count", "a name", "a flag of a recurrence"])
+NAMED = (pytest.param(*VALUES[0], id="a count"), pytest.param(*VALUES[1], id="a name", marks=pytest.mark.slow))
+
+
+@pytest.mark.parametrize(
+    ("forward", "own", "other", "made_for", "given"), [*NAMED, pytest.param(*VALUES[2], id="a flag of a recurrence")]
+)
 def test_a_value_that_forward_goes_by_is_the_tasks_own_or_refused(
     evaluator: LocalEvaluator, forward: str, own: str, other: str, made_for: str, given: str
 ) -> None:

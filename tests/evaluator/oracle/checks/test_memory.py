@@ -161,7 +161,15 @@ def judge_by(loaded: LoadedTask, plan: MemoryPlan) -> None:
     loaded.take_plan(plan)
 
 
-@pytest.mark.parametrize("plan", [MemoryPlan(OraclePlace.PARTS, rows) for rows in (1, 5, 24)] + [MemoryPlan(OraclePlace.HOST)], ids=str)
+@pytest.mark.parametrize(
+    "plan",
+    [
+        MemoryPlan(OraclePlace.PARTS, 5),
+        MemoryPlan(OraclePlace.HOST),
+        *(pytest.param(MemoryPlan(OraclePlace.PARTS, rows), marks=pytest.mark.slow) for rows in (1, 24)),
+    ],
+    ids=str,
+)
 def test_parts_and_host_judge_as_the_whole_does(linear: LoadedTask, plan: MemoryPlan) -> None:
     tensors = linear.draw("own")
     got = linear.reference_outputs(tensors, IEEE)

@@ -115,7 +115,7 @@ def test_places_of_nearly_equal_values_may_be_exchanged(setting: Setting) -> Non
     assert not setting.accepts(values, wrong)
 
 
-@pytest.mark.parametrize("setting", [CODES.format("float"), CODES.format("bfloat16")], indirect=True)
+@pytest.mark.parametrize("setting", [CODES.format("float"), pytest.param(CODES.format("bfloat16"), marks=pytest.mark.slow)], indirect=True)
 def test_codes_of_a_row_may_be_rounded_either_way_at_a_tie_only(setting: Setting) -> None:
     x, r = setting.tensors
     for h in ((x.double() + r.double()).float(), (x + r).float()):  # the sum rounded to the inputs' type, or not
