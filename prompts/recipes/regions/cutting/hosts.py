@@ -12,7 +12,7 @@ from functools import cached_property
 
 from tritonsmith.evaluator.cards import CARDS
 from tritonsmith.evaluator.estimate import L2_BYTES_PER_CLOCK
-from tritonsmith.evaluator.estimating.device_time import FLOOR
+from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_IN_GRAPH
 from tritonsmith.prompts.recipes.measured import middle
 from tritonsmith.prompts.recipes.regions.cutting.order import depends
 from tritonsmith.prompts.recipes.regions.cutting.passes import count_long_passes
@@ -81,7 +81,7 @@ class _Move:
         bandwidth = _HARDWARE.bandwidth
         kept = [one for one in self.region.stores if one not in self.moved]
         left = sum(one.bytes for one in (*kept, *self._list_reads(kept)))
-        launch = 0.0 if kept else FLOOR
+        launch = 0.0 if kept else LAUNCH_IN_GRAPH
         return launch + (self.region.bytes - left) / bandwidth - self._count_more() / min(bandwidth, self._host_rate)
 
     @cached_property
