@@ -30,7 +30,7 @@ test: $(READY_DEV) ## the tests that need neither a GPU nor patience
 check: $(READY_DEV) ## ruff, strict mypy, import floors, packaging
 	@echo "ruff"; $(BIN)/ruff check .
 	@echo "mypy --strict"; $(BIN)/python -m mypy $(addprefix -p tritonsmith.,$(PACKAGES))
-	@echo "import-linter"; $(BIN)/lint-imports --no-logo
+	@echo "import-linter"; PYTHONPATH=.typecheck $(BIN)/lint-imports --no-logo
 	@echo "packaging"; $(BIN)/python -m pytest -q tests/test_packaging.py
 
 test-all: $(READY_DEV) ## every test that needs no GPU, the slow ones too

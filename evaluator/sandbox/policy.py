@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import importlib.util
 import os
 import sys
 import sysconfig
@@ -120,7 +121,8 @@ def _memory_bytes() -> int:
 def readable_paths() -> list[str]:
     """What confined processes may read: the system, the interpreter, this package, and nothing of the user's."""
     wanted = [sys.prefix, sys.base_prefix, sys.exec_prefix, *sysconfig.get_paths().values(), *(folder for folder in sys.path if folder)]
-    wanted += [str(Path(__file__).parents[1]), *_links_to(sys.executable)]  # all of `evaluator`
+    root = importlib.util.find_spec(__name__.partition(".")[0])  # in a checkout its file lies apart from its packages
+    wanted += [str(Path(__file__).parents[1]), *((root and root.submodule_search_locations) or ()), *_links_to(sys.executable)]
     for name in _PATHS_IN_ENVIRONMENT:
         wanted += [path for path in os.environ.get(name, "").split(os.pathsep) if path]
     found = [*_SYSTEM_FOLDERS, *(form for path in wanted for form in (os.path.abspath(path), os.path.realpath(path)))]

@@ -71,7 +71,7 @@ def test_as_many_launches_are_not_judged_where_they_are_all_it_costs(script, lib
     run, decision = run_stages(script, estimated(12, library=library), [BLOCK, STEPS])
     assert judged(run) == {STEPS}
     count = 12 + library
-    why = f"1 of 2 variants are not judged: the estimate of seed0-01 cannot be told from the cost of its {count} launches"
+    why = f"1 of 2 variants not judged: the estimate of seed0-01 cannot be told from the cost of its {count} launches"
     assert why in decision.reason
     assert set(run.result["candidates"]) == {"seed0-01", "grid-01"}
     later = [one for one in run.result["decisions"].values() if one.gate == "after_block"]

@@ -145,7 +145,7 @@ def test_a_replay_counts_with_the_same_kernels_and_right_results_on_other_inputs
     report = asked.report(1.0)
     assert report is not None and asked.look_at_graph(report, 1.0) == ("", {"device": REPORT["device"], "busy_ms": 0.01})
     assert process.done[-4:] == ["CAPTURE", "poison", "FACTS", "DELIVER"]
-    assert "scaled 1 times, a call 2 times" in asked.look_at_graph({"device": {"scaled": (2, 0.01)}}, 1.0)[0]
+    assert "scaled 1 time, a call 2 times" in asked.look_at_graph({"device": {"scaled": (2, 0.01)}}, 1.0)[0]
     process.stale = True
     assert "on other inputs gives a wrong result" in asked.look_at_graph(report, 1.0)[0]
     process.problem = "cudaErrorStreamCaptureUnsupported"
