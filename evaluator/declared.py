@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import itertools
 import math
+import secrets
 
 from tritonsmith.evaluator.schema import SizeValue, Task
-from tritonsmith.evaluator.tasks import Shape, Span, at_meant_size, declared_shapes, find_value
+from tritonsmith.evaluator.tasks import Shape, Span, at_meant_size, at_shape, declared_shapes, find_value
 
+_MOST_SHAPES = 2
+"""Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""
 _MOST_VALUES = 8
 """Of one name that are told one by one."""
 _MOST_MEMBERS = 16
@@ -95,3 +98,16 @@ def _holds(declared: SizeValue | Span, value: object) -> bool:
 
 def _write_sizes(names: list[str], values: dict[str, object]) -> str:
     return " and ".join(f"{name} as the file sets it" if values[name] is ... else f"{name} = {values[name]}" for name in names)
+
+
+def shapes_of(task: Task, most: int = _MOST_SHAPES) -> list[Task]:
+    """Up to `most` variants of the task at sizes that it declares besides its own, drawn by chance. Raises TaskError."""
+    order = secrets.SystemRandom()
+    declared = declared_shapes(task)
+    return [
+        at_shape(task, {name: _draw(value) for name, value in shape.items()}) for shape in order.sample(declared, min(most, len(declared)))
+    ]
+
+
+def _draw(value: SizeValue | tuple[int, int]) -> SizeValue:
+    return value[0] + secrets.randbelow(value[1] - value[0] + 1) if isinstance(value, tuple) else value

@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import math
 import os
-import secrets
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Literal, TypeAlias
@@ -27,8 +26,6 @@ _PARTS = {
     "get_init_inputs": "a function get_init_inputs() that returns the list of Model's arguments",
 }
 """What every task file defines, with the words for it in a message."""
-MOST_SHAPES = 2
-"""Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""
 _DECLARATIONS = frozenset({"SMALL", "SHAPES", "MODE", "DOMAINS"})
 """Names that say how the task is judged, and are no sizes themselves."""
 _MODES: tuple[Mode, ...] = ("eval", "train")
@@ -372,15 +369,6 @@ def _check_override(path: Path, names: Mapping[str, object], name: str, value: S
         raise TaskError(f"{given} {current!r}; give a value of that kind")
 
 
-def shapes_of(task: Task, most: int = MOST_SHAPES) -> list[Task]:
-    """Up to `most` variants of the task at sizes that it declares besides its own, drawn by chance. Raises TaskError."""
-    order = secrets.SystemRandom()
-    declared = declared_shapes(task)
-    return [
-        at_shape(task, {name: _draw(value) for name, value in shape.items()}) for shape in order.sample(declared, min(most, len(declared)))
-    ]
-
-
 def ends_of(shape: Shape) -> list[dict[str, SizeValue]]:
     """The lowest and the highest size of an entry; one where it holds no span."""
     low: dict[str, SizeValue] = {name: value[0] if isinstance(value, tuple) else value for name, value in shape.items()}
@@ -396,7 +384,3 @@ def at_shape(task: Task, changes: dict[str, SizeValue]) -> Task:
 def at_meant_size(task: Task) -> Task:
     """The task at the size that kernels are for; as it is where that is its own."""
     return task if task.meant is None else task.model_copy(update={"overrides": dict(task.meant), "size": "full", "meant": None})
-
-
-def _draw(value: SizeValue | tuple[int, int]) -> SizeValue:
-    return value[0] + secrets.randbelow(value[1] - value[0] + 1) if isinstance(value, tuple) else value

@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tritonsmith.evaluator.audits.findings import AuditFinding, read_refusal
+from tritonsmith.evaluator.declared import shapes_of
 from tritonsmith.evaluator.schema import Status, Task, Verdict
-from tritonsmith.evaluator.tasks import shapes_of
 
 _AUDIT = "other sizes"
 """The audit's name in reports."""

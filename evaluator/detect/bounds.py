@@ -66,7 +66,7 @@ def _find_launch_bound(facts: LaunchFacts, timing: Timing, took: str) -> TraitHi
     library, in_graph = max(0, launches - own), bool(timing.form_words)
     alone = count_launch_seconds(own, library, in_graph=in_graph)
     host = 0.0 if in_graph else own * LAUNCH_AS_CALLED + library * OPERATOR_AS_CALLED
-    if alone < _HALF * seconds and host < seconds:  # the card is held while a forward is queued, so a caller may wait for more than was timed
+    if alone < _HALF * seconds and host < seconds:  # a timed forward is queued while the card is held
         return None
     each, empty = seconds / launches * 1e6, max(alone, host) / launches * 1e6
     cost = f"{empty:.3g} of the host's" if host > alone else f"{empty:.3g} if they did nothing"

@@ -11,10 +11,11 @@ import pytest
 import torch
 
 from project import ROOT
+from tritonsmith.evaluator.declared import shapes_of
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.schema import PrecisionClass, SizeValue, Task
-from tritonsmith.evaluator.tasks import at_shape, declared_shapes, ends_of, load_task, parse_overrides, shapes_of
+from tritonsmith.evaluator.tasks import at_shape, declared_shapes, ends_of, load_task, parse_overrides
 
 TASKS = sorted((ROOT / "benchmarks" / "tasks").glob("[0-9]*.py"))
 PLAIN = """

@@ -14,7 +14,8 @@ import ray
 
 from tritonsmith.evaluator.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Task
+from tritonsmith.evaluator.reads.record import TaskReads
+from tritonsmith.evaluator.schema import Task, TaskFacts
 from tritonsmith.evaluator.sharing.answers import AnswerStore, KeptEvaluator
 from tritonsmith.evaluator.sharing.ray_cards import open_ray
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
@@ -29,6 +30,9 @@ class StubSupervisor:
     def hello(self):
         places = {"pid": os.getpid(), "node": "here", "parallel": 1, "admits": 1}
         return json.dumps({"hardware": named_card("h200").model_dump(mode="json"), **places})
+
+    def describe(self, task):
+        return json.dumps({"facts": TaskFacts(reads=TaskReads()).model_dump(mode="json")})
 
     def evaluate(self, task, kernel, profile):
         with self.log.open("a") as file:

@@ -243,7 +243,7 @@ def test_the_command_line_replays_and_tells_what_the_model_cost(task, recorded, 
     code = command(["optimize", str(task), "--replay", str(tape), "--seeds", "1", "--policy", "no-tune", "--out", str(task.parent / "cli")])
     shown = capsys.readouterr().out
     assert code == 0 and f"Winner {live.winner.id}" in shown
-    assert f"The model: 5 calls, {live.usage.input_tokens} tokens read" in shown and "  repair: 2 calls" in shown
+    assert f"The model: 5 calls, {live.usage.input_tokens:,} tokens read" in shown and "  repair: 2 calls" in shown
     assert "usage.csv" in shown and "5 without a known price" in shown
 
 
