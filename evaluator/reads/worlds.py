@@ -44,6 +44,8 @@ class TaskWorld:
         return any(find_state(path, names=state.startswith("names:")) != state for path, state in self.notes.find_states().items())
 
 
+_OURS = __name__.partition(".")[0]
+"""This project, whose modules no task takes along."""
 _SYS_PATH: list[str] = []
 """The import path before any task changed it."""
 _worlds: dict[str, TaskWorld] = {}
@@ -92,7 +94,8 @@ def _set_up(variables: frozenset[str]) -> None:
 def _leave(world: TaskWorld) -> None:
     read = world.notes.states.keys() | world.notes.opened.keys()
     found = {name for name, module in [*sys.modules.items()] if getattr(module, "__file__", None) in read}
-    world.modules = {name: module for name in world.names | found if (module := sys.modules.pop(name, None)) is not None}
+    names = {name for name in world.names | found if name.partition(".")[0] != _OURS}  # a script's own process may have tasks in it too
+    world.modules = {name: module for name in names if (module := sys.modules.pop(name, None)) is not None}
     world.sys_path = [*sys.path]
     sys.path[:] = _SYS_PATH
 

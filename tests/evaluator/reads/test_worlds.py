@@ -1,6 +1,7 @@
 """What a task's process reads: noted where it is read, keyed with the task, and seen when it changes."""
 
 import os
+import sys
 
 import pytest
 import torch
@@ -161,3 +162,12 @@ def test_a_missing_module_names_the_folder_and_an_error_names_the_helpers_line(f
         call(write(files, imports="import helper"))
     with pytest.raises(TaskError, match=r'write Path\(__file__\)\.parent / "gone\.pt" for a file in'):
         call(write(files, before="torch.load('gone.pt')"))
+
+
+def test_a_task_takes_no_module_of_this_project_along(tmp_path):
+    """A script may describe tasks in its own process, and one may read a file of ours."""
+    reading = "import tritonsmith.cli\nopen(tritonsmith.cli.__file__).read()"
+    call(write(tmp_path / "one", before=reading))
+    before = sys.modules["tritonsmith.cli"]
+    call(write(tmp_path / "two"))
+    assert sys.modules.get("tritonsmith.cli") is before
