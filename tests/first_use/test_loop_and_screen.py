@@ -118,7 +118,8 @@ def test_a_signal_while_modules_are_loaded_is_one_line(task: Path, number: signa
     """Sent once the command has begun, which a pipe that it holds open tells."""
     read, write = os.pipe()
     told = f"main.run = lambda words: (os.write({write}, b'x'), real(words))[1]"
-    begun = f"import os; from tritonsmith.cli import main; real = main.run; {told}; main.main()"
+    heard = "signal.signal(signal.SIGINT, signal.default_int_handler)"  # what runs in the background inherits that it ignores it
+    begun = f"import os, signal; {heard}; from tritonsmith.cli import main; real = main.run; {told}; main.main()"
     words = [sys.executable, "-c", begun, "optimize", str(task)]
     process = subprocess.Popen(words, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, pass_fds=[write], cwd=task.parent)
     os.close(write)
