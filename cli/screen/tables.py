@@ -148,7 +148,7 @@ def _figure_lines(verdict: Verdict) -> list[str]:
         )
         lines.append(f"precision {found.precision_class.value if found.precision_class else 'none is met'}")
         if found.fell_on:
-            lines.append(f"fell on   {found.fell_on}. A caller has to give such floating inputs for the kernel to be wrong in this way")
+            lines.append(f"fell on   {found.fell_on}. A caller has to have such values for the kernel to be wrong in this way")
     if verdict.environment.get("mode") == "train":
         lines.append("mode      train: batch statistics, and the buffers that forward updates are compared too")
     return lines

@@ -23,12 +23,13 @@ from tritonsmith.evaluator.oracle.checks.correctness import (
     worst_trial,
 )
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS, InputKind
-from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTask
+from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, UNDEFINED, LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
 from tritonsmith.evaluator.oracle.checks.structure import StructureCheck
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.schema import Correctness, PrecisionClass, Status, TensorSpec
 
+_UNLIKE_FRESH = "; and weights that are not the ones and zeros of a fresh module"
 _LATE_WRITE_SECONDS = 0.05
 """Between an answer and the look for outputs that still change."""
 _BLURRED = 0.05
@@ -245,6 +246,8 @@ class Expected(NamedTuple):
     finite: bool
     kind: InputKind
     blurred: bool
+    about: str
+    """What its inputs and weights were like, in words."""
 
     def trial(self, got: list[torch.Tensor]) -> Trial:
         """The trial that these outputs make.
@@ -254,7 +257,7 @@ class Expected(NamedTuple):
         """
         left = self.answers.list_left(got)
         error, kind = self.answers.measure(got), self.kind
-        trial = Trial(error, self.errors, self.finite, hidden=kind.hidden, blurred=self.blurred, inputs=kind.about, left=left)
+        trial = Trial(error, self.errors, self.finite, hidden=kind.hidden, blurred=self.blurred, inputs=self.about, left=left)
         bound = trial.bound(self.asked)
         if bound is None or trial.meets(self.asked) or not trial.candidate.rests_on_few or not _is_near(trial.candidate, bound):
             return trial
@@ -312,7 +315,8 @@ def compute_expected(
             errors = {precision: error.widen(trial.reference[precision]) for precision, error in errors.items()}
     if loaded.arithmetic.eighth:
         errors = {precision: error.lift_to_share(_EIGHTH) for precision, error in errors.items()}
-    return Expected(answers, loaded.task.precision, errors, finite, kind, blurred)
+    about = kind.about + (_UNLIKE_FRESH if loaded.weights_number >= MOVED_WEIGHTS and loaded.weight_bytes else "")
+    return Expected(answers, loaded.task.precision, errors, finite, kind, blurred, about)
 
 
 def _order_factor(layout: Layout) -> float:
