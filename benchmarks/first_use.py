@@ -31,7 +31,7 @@ _SUBREAPER = 36
 _PATIENCE = 10.0
 """Seconds that orphans may take to end."""
 _HACKS = Path(__file__).parent / "hacks"
-_TASK, _KERNEL = str(_HACKS / "tasks" / "softmax.py"), str(_HACKS / "kernels" / "warmed_softmax.py")
+_TASK, _KERNEL = str(_HACKS / "tasks" / "softmax.py"), str(_HACKS / "kernels" / "softmax.py")
 COMMANDS: dict[str, tuple[str, ...]] = {
     "help": ("--help",),
     "lint": ("lint", _TASK),

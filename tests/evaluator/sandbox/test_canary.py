@@ -34,7 +34,7 @@ SEARCH = f"""
 import os
 
 NEEDLE = bytes(reversed({CANARY[::-1]!r}.encode()))
-LARGEST, FILES = 8 << 20, 5000
+LARGEST, FILES = 8 << 20, 1500
 
 
 def places():
