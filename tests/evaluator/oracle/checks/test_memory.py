@@ -238,7 +238,8 @@ def test_pieces_of_the_reference_hold_no_more_rows_than_the_plan_says(linear: Lo
     compute = linear.oracle
     monkeypatch.setattr(linear, "oracle", lambda tensors: seen.append(tensors[0].shape[0]) or compute(tensors))
     compute_expected(linear, linear.draw("signed"), KINDS["signed"])
-    assert max(seen) == 7 and sum(seen) == 2 * 24  # the inputs, and the same moved by their last place
+    whole, rest = divmod(sum(seen), 24)  # the inputs, and the same moved by their last place; more runs where rounding may decide
+    assert max(seen) == 7 and whole >= 2 and rest == 0
 
 
 def test_a_candidate_is_blamed_for_memory_only_where_it_had_what_the_plan_grants(monkeypatch: pytest.MonkeyPatch) -> None:
