@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tritonsmith.evaluator.detect.records import Trait, TraitHit
-from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED, OPERATOR_AS_CALLED, count_launch_seconds
+from tritonsmith.evaluator.estimating.launch_cost import count_host_seconds, count_launch_seconds
 from tritonsmith.evaluator.floors import Rates, choose_rate, count_bytes
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, TaskFacts, Timing, TimingKind
 
@@ -65,11 +65,11 @@ def _find_launch_bound(facts: LaunchFacts, timing: Timing, took: str) -> TraitHi
     own = facts.triton_launches or sum(kernel.launches for kernel in facts.kernels)
     library, in_graph = max(0, launches - own), bool(timing.form_words)
     alone = count_launch_seconds(own, library, in_graph=in_graph)
-    host = 0.0 if in_graph else own * LAUNCH_AS_CALLED + library * OPERATOR_AS_CALLED
+    host = 0.0 if in_graph else count_host_seconds(own, library)
     if alone < _HALF * seconds and host < seconds:  # a timed forward is queued while the card is held
         return None
     each, empty = seconds / launches * 1e6, max(alone, host) / launches * 1e6
-    cost = f"{empty:.3g} of the host's" if host > alone else f"{empty:.3g} if they did nothing"
+    cost = f"and the host takes {empty:.3g} to start one" if host > alone else f"{empty:.3g} if they did nothing"
     text = f"{launches} launch{'es' * (launches != 1)} in {took}: {each:.3g} microseconds each, {cost}"
     return TraitHit(name=Trait.LAUNCH_BOUND, evidence=text)
 

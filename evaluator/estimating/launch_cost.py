@@ -18,6 +18,11 @@ HOLD = 0.5e-3
 """Seconds that a forward has to be queued before it starts."""
 
 
+def count_host_seconds(own: float, library: float = 0.0) -> float:
+    """Seconds of the host for so many Triton launches and operators of PyTorch, as called."""
+    return own * LAUNCH_AS_CALLED + library * OPERATOR_AS_CALLED
+
+
 def count_launch_seconds(own: float, library: float = 0.0, *, in_graph: bool = False) -> float:
     """Seconds that a timed forward's launches take if they do nothing; no time of as many launches is lower.
 
@@ -26,5 +31,4 @@ def count_launch_seconds(own: float, library: float = 0.0, *, in_graph: bool = F
         library: operators of PyTorch.
         in_graph: whether one replay of a CUDA graph starts all of them.
     """
-    host = own * LAUNCH_AS_CALLED + library * OPERATOR_AS_CALLED
-    return max((own + library) * LAUNCH_IN_GRAPH, 0.0 if in_graph else host - HOLD)
+    return max((own + library) * LAUNCH_IN_GRAPH, 0.0 if in_graph else count_host_seconds(own, library) - HOLD)

@@ -36,7 +36,7 @@ _LEAST_RUNS = 12
 _EXPLAINED = 0.5
 """... less than this share of the differences explained means that they are errors, ..."""
 _FEW = 16
-"""... unless so few are left: by bad luck a few ties fall the same way in eight runs, where only half of the runs show them, ..."""
+"""... unless so few are left: moves that cancel at a tie leave it to later runs, ..."""
 _FEW_SHARE = 2.0**-10
 """... or this share of all elements: one tie may move all codes of a group, or a lane from there on."""
 _WIDER = 2.0
