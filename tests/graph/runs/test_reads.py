@@ -53,5 +53,5 @@ def test_where_nobody_knows_what_a_task_reads_a_resumed_run_judges_everything_an
     begin(task, given, tmp_path / "out")
     before = [*given["evaluator"].calls]
     assert before and resume(tmp_path / "out", **given).winner.id == "block-01"
-    assert sorted(given["evaluator"].calls[len(before) :][: len(before)]) == sorted(before), "judged once more"
+    assert set(before) <= set(given["evaluator"].calls[len(before) :]), "judged once more"
     assert "only replies are used again, and everything is judged anew" in caplog.text and "it uses the network" in caplog.text
