@@ -8,7 +8,7 @@ READY_DEV := $(VENV)/.ready-dev
 # Files go to as many workers as there are processors, four at most; a worker's evaluator holds half a gigabyte.
 # In the order of tests/conftest.py, the longest first: by the number of tests in a file, as xdist has it, they would begin last.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-PACKAGES := benchmarks cli evaluator graph nodes prompts
+PACKAGES := author benchmarks cli evaluator graph nodes prompts
 # Where bytecode is not kept, every process compiles this project again, and pytest rewrites every test.
 unexport PYTHONDONTWRITEBYTECODE
 

@@ -16,8 +16,8 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.benchmarks.ablation.keep import make_portable
+from tritonsmith.evaluator.caller.local import open_evaluator
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
-from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.graph.run import optimize

@@ -19,13 +19,13 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+from tritonsmith.author.book import Match, match
+from tritonsmith.author.recipe import Recipe, Settings
 from tritonsmith.benchmarks.host import begin_record, print_line
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Status, Task, TaskFacts
-from tritonsmith.evaluator.tasks import load_task, settle_task
-from tritonsmith.prompts.recipes.book import Match, match
-from tritonsmith.prompts.recipes.recipe import Recipe, Settings
+from tritonsmith.evaluator.tasks.files import load_task, settle_task
 
 COUNT = 16
 """Configurations of each family, if nothing else is asked for."""

@@ -25,10 +25,10 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.benchmarks.host import begin_record, print_line, write_record
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Stage, Status, Task, TaskFacts, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.builder import build_graph, step_limit
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy

@@ -28,7 +28,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.benchmarks.host import begin_record, print_line, write_record
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import Status, Task, TaskFacts, Verdict
 from tritonsmith.graph.storage.folder import Event

@@ -24,7 +24,7 @@ from typing import Any
 from tritonsmith.benchmarks.host import print_line
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.schema import TaskFacts
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 _SECONDS = 240.0
 """Longest time for one task."""

@@ -30,11 +30,11 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.benchmarks.host import begin_record, print_line, write_record
+from tritonsmith.evaluator.caller.sharing.devices import visible_cards
+from tritonsmith.evaluator.caller.sharing.open import JudgeSettings, open_judges
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.sharing.devices import visible_cards
-from tritonsmith.evaluator.sharing.open import JudgeSettings, open_judges
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.suites.tasks import load_suite
 
 _HERE = Path(__file__).parent

@@ -63,8 +63,8 @@ class ModelNew(torch.nn.Module):
 """
 _DRIVER = """
 import json, sys, time
-from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.tasks.files import load_task
 path, size, repeats = sys.argv[1], sys.argv[2], int(sys.argv[3])
 text, task, told = sys.stdin.read(), load_task(path, size, json.loads(sys.argv[4])), []
 with LocalEvaluator("h200") as evaluator:

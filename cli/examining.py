@@ -55,7 +55,7 @@ def find_ways(works: dict[str, bool]) -> list[Check]:
 
 def _self_check(mode: str) -> dict[str, Any]:
     """Answer of the child process; `{"error": ...}` when there is none."""
-    return _ask_child("self_check", mode, **({"TRITON_INTERPRET": "1"} if mode == "interpret" else {}))
+    return _ask_child("reference.self_check", mode, **({"TRITON_INTERPRET": "1"} if mode == "interpret" else {}))
 
 
 def _ask_child(module: str, *arguments: str, **environment: str) -> dict[str, Any]:

@@ -7,14 +7,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tritonsmith.cli.options import BaselinesChoice, ModeChoice, PrecisionChoice, SandboxChoice, SizeChoice, err
-from tritonsmith.evaluator.declared import note_small
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.processes.following import EVERY_SECONDS, follow_steps
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
-from tritonsmith.evaluator.source.refuse import refuse_text
-from tritonsmith.evaluator.tasks import choose_load_size, load_task, parse_overrides, settle_task
+from tritonsmith.evaluator.tasks.declared import note_small
+from tritonsmith.evaluator.tasks.files import choose_load_size, load_task, parse_overrides, settle_task
+from tritonsmith.evaluator.texts.source.refuse import refuse_text
 from tritonsmith.graph.suites.shipped import find_task_file
 
 

@@ -8,10 +8,9 @@ from typing import Annotated, Any
 import typer
 from rich.console import Console
 
-from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.cards import CARDS, named_card
+from tritonsmith.evaluator.cards.cards import CARDS, named_card
 from tritonsmith.evaluator.errors import KernelFileError, UsageError
-from tritonsmith.evaluator.schema import Record
+from tritonsmith.evaluator.schema import Allow, Record
 from tritonsmith.graph.searches import Tuning
 
 _AS_IT_IS: Any = {"markup": False, "emoji": False, "highlight": False}

@@ -8,8 +8,8 @@ from pathlib import Path
 
 from tritonsmith.cli.options import out
 from tritonsmith.cli.versions import find_versions
+from tritonsmith.evaluator.caller.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.graph.storage.records import write_record
 from tritonsmith.nodes.evaluators.spool import HEARTBEAT_SECONDS, Spool, WorkerCard, claim, do_job

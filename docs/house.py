@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("cli", "benchmarks", "graph", "nodes", "prompts", "evaluator")
+FOLDERS = ("cli", "benchmarks", "graph", "nodes", "author", "prompts", "evaluator")
 """Packages of the project, top floor first."""
 DATA = (
     "benchmarks/hacks/cases", "benchmarks/hacks/kernels", "benchmarks/hacks/tasks", "benchmarks/tasks", "benchmarks/tasks/half",
@@ -34,12 +34,12 @@ STOREYS = {
     "nodes": ("analyze confirm decide describe detect evaluate optimize repair seed select tune", "asking common foresee judging twins"),
     "cli": ("main app", "options judging kernels stopping examining working versions"),
     "cli/report": ("write", "forms charts"),
-    "prompts": ("__main__", "author promises analysis"),
-    "prompts/recipes": ("author space analyst book", "recipe measured plan builder reference constructor members operations kinds writes"),
-    "evaluator": (
-        "local self_check", "declared floors", "tasks machine estimate",
-        "schema protocol allow errors cards timed_race kernel_text op_node operator_cost plain limits work",
+    "author": (
+        "prompt_pages", "examples built_in space analyst book",
+        "recipe measured plan builder reference constructor members operations writes",
     ),
+    "prompts": ("author promises", "analysis kinds node_names"),
+    "evaluator": ("schema protocol errors kernel_text",),
 }
 """Folders whose own files stand on several floors, with other folders in between; each line of files is a room of its own."""
 
@@ -195,7 +195,7 @@ def draw_project(modules: dict[str, Module]) -> str:
 
 
 ZONES = {
-    "caller: loads no torch": ("evaluator: local self_check", "evaluator/compiling", "evaluator/questions", "evaluator/audits"),
+    "caller: loads no torch": ("evaluator/caller",),
     "oracle: seeds, reference, clock, verdict": ("evaluator/oracle",),
     "confined: runs next to candidate code": ("evaluator/confined",),
     "shared": ("evaluator",),

@@ -9,9 +9,10 @@ import sys
 import textwrap
 from pathlib import Path
 
-from tritonsmith.prompts.recipes.book import FAMILIES
-from tritonsmith.prompts.recipes.operations import MODULES, OPERATIONS
-from tritonsmith.prompts.recipes.recipe import RecipeFamily
+from tritonsmith.author.book import FAMILIES
+from tritonsmith.author.operations import OPERATIONS
+from tritonsmith.author.recipe import RecipeFamily
+from tritonsmith.prompts.node_names import MODULES
 
 PAGE = Path(__file__).resolve().parents[1] / "README.md"
 BEGIN, END = "<!-- recipes: begin -->", "<!-- recipes: end -->"

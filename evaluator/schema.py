@@ -9,14 +9,14 @@ from typing import Literal, TypeAlias
 from pydantic import Field, model_validator
 
 from tritonsmith.evaluator.kernel_text import text_sha
-from tritonsmith.evaluator.limits import Counters, FloorShare, LineFacts
-from tritonsmith.evaluator.op_node import OpNode as OpNode
-from tritonsmith.evaluator.op_node import TensorSpec as TensorSpec
-from tritonsmith.evaluator.operator_cost import TraceWay
-from tritonsmith.evaluator.plain import Plain
-from tritonsmith.evaluator.plain import Record as Record
 from tritonsmith.evaluator.reads.record import TaskReads
-from tritonsmith.evaluator.work import KernelWork
+from tritonsmith.evaluator.records.limits import Counters, FloorShare, LineFacts
+from tritonsmith.evaluator.records.op_node import OpNode as OpNode
+from tritonsmith.evaluator.records.op_node import TensorSpec as TensorSpec
+from tritonsmith.evaluator.records.operator_cost import TraceWay
+from tritonsmith.evaluator.records.plain import Plain
+from tritonsmith.evaluator.records.plain import Record as Record
+from tritonsmith.evaluator.records.work import KernelWork
 
 
 class PrecisionClass(StrEnum):
@@ -189,6 +189,19 @@ class Label(StrEnum):
     KERNEL = "kernel"
     HYBRID = "hybrid"
     LIBRARY = "library"
+
+
+class Allow(StrEnum):
+    """Which labels may win a run: kernels alone, kernels and hybrids, or all; the winner keeps its label."""
+
+    KERNEL = "kernel"
+    HYBRID = "hybrid"
+    LIBRARY = "library"
+
+    def admits(self, label: Label | None) -> bool:
+        """Whether a candidate of this label may win; one without a label (nobody knows who does the work) counts as a hybrid."""
+        order = (Label.KERNEL, Label.HYBRID, Label.LIBRARY)
+        return order.index(label or Label.HYBRID) <= order.index(Label(self.value))
 
 
 class Correctness(Record):

@@ -7,12 +7,11 @@ from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, field
 from types import TracebackType
 
-from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.detect.detection import Detection, detect
+from tritonsmith.evaluator.caller.questions.compiler_seed import Compiler
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.questions.compiler_seed import Compiler
-from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Timing
+from tritonsmith.evaluator.schema import Allow, Hardware, LaunchFacts, Task, TaskFacts, Timing
+from tritonsmith.evaluator.texts.detect.detection import Detection, detect
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.searches import Tuning

@@ -2,9 +2,8 @@
 
 from collections.abc import Mapping, Sequence
 
-from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.estimate import tell_apart
-from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Status, TimingKind, Verdict
+from tritonsmith.evaluator.cards.estimate import tell_apart
+from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Status, TimingKind, Verdict
 
 _NEARLY = 0.97
 """Share of an autotuned kernel's score at which the same kernel with plain constants takes its place."""

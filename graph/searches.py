@@ -5,8 +5,8 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from tritonsmith.evaluator.protocol import RaceFigures
 from tritonsmith.evaluator.schema import Record, TimingKind
-from tritonsmith.evaluator.timed_race import RaceFigures
 
 
 class Tuning(StrEnum):

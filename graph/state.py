@@ -9,8 +9,7 @@ from langgraph.channels import EphemeralValue
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.schema import Candidate, Record, SizeValue, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Record, SizeValue, Task, TaskFacts, Verdict
 from tritonsmith.graph.searches import Search
 from tritonsmith.prompts.analysis import Analysis
 

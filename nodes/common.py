@@ -6,9 +6,8 @@ from typing import Any
 
 from langgraph.runtime import Runtime
 
-from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Candidate, Stage, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Stage, Verdict
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.pool import refusal
 from tritonsmith.graph.session import Session

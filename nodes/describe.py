@@ -6,10 +6,10 @@ from uuid import uuid4
 from langgraph.types import Overwrite
 from pydantic import ValidationError
 
-from tritonsmith.evaluator.declared import note_small
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.tasks import choose_load_size, load_task, settle_task, settled_size
+from tritonsmith.evaluator.tasks.declared import note_small
+from tritonsmith.evaluator.tasks.files import choose_load_size, load_task, settle_task, settled_size
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import Shared, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
@@ -69,5 +69,7 @@ async def _task_of(state: State, context: Context) -> Task:
             first = error.errors()[0]
             raise UsageError(f"task.{'.'.join(map(str, first['loc']))}: {first['msg']}; or give the path of a task file") from None
     if not isinstance(given, Task):
-        raise UsageError('the graph\'s input is {"task": "path/of/a/task.py"} or {"task": Task} (tritonsmith.evaluator.tasks.load_task)')
+        raise UsageError(
+            'the graph\'s input is {"task": "path/of/a/task.py"} or {"task": Task} (tritonsmith.evaluator.tasks.files.load_task)'
+        )
     return given

@@ -9,9 +9,9 @@ from collections import Counter
 from collections.abc import Sequence
 from typing import TypeGuard
 
-from tritonsmith.evaluator.estimate import estimate_launches
+from tritonsmith.evaluator.cards.estimate import estimate_launches
 from tritonsmith.evaluator.schema import LaunchFacts, TimingKind, Verdict
-from tritonsmith.evaluator.source.variants import Reach, compare_texts
+from tritonsmith.evaluator.texts.source.variants import Reach, compare_texts
 from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.prompts.author import Draft
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import asyncio
 
+from tritonsmith.evaluator.cards.floors import add_counters
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.floors import add_counters
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.processes.following import follow_steps
 from tritonsmith.evaluator.protocol import Counting
+from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import Task, TimingKind, Verdict
 from tritonsmith.graph.state import BranchState, State, allow_of
 from tritonsmith.graph.tracing.spans import score_verdict, span

@@ -1,9 +1,9 @@
 """seed: the first kernel of a branch."""
 
+from tritonsmith.evaluator.caller.questions.compiler_seed import CompilerSeed, write_seed_with
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
-from tritonsmith.evaluator.questions.compiler_seed import CompilerSeed, write_seed_with
 from tritonsmith.evaluator.schema import Stage, Task
-from tritonsmith.evaluator.tasks import declared_shapes
+from tritonsmith.evaluator.tasks.files import declared_shapes
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import BranchState, Update
 from tritonsmith.nodes.asking import ask, brief_for

@@ -1,7 +1,6 @@
 """select and finish: the best working candidate goes on, and the confirmed one wins."""
 
-from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.schema import Status, Verdict
+from tritonsmith.evaluator.schema import Allow, Status, Verdict
 from tritonsmith.graph.pool import best, describe_choice, rank_working, refusal
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.graph.storage.summary import winner_of

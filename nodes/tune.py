@@ -4,7 +4,7 @@ import asyncio
 from collections.abc import Sequence
 
 from tritonsmith.evaluator.schema import Candidate, Stage, Verdict
-from tritonsmith.evaluator.spaces.read import read_space
+from tritonsmith.evaluator.texts.spaces.read import read_space
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.searches import Search, Tuning
 from tritonsmith.graph.state import State, Update, Usage, allow_of

@@ -4,9 +4,8 @@ from typing import Protocol, runtime_checkable
 
 from pydantic import Field
 
-from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Candidate, Hardware, Record, Stage, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Hardware, Record, Stage, Task, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis
 
 

@@ -8,10 +8,9 @@ from typing import Any
 import pytest
 
 from measuring.cpu_seconds import CpuSeconds
-from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.questions.describe import TaskDescriptions
-from tritonsmith.evaluator.schema import Task, Verdict
+from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.schema import Allow, Task, Verdict
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy

@@ -14,7 +14,7 @@ import pytest
 
 from project import ROOT
 
-MOST_FILES, MOST_LINES, MOST_CLASS_LINES, MOST_FUNCTION_LINES = 20, 400, 200, 60
+MOST_FILES, MOST_LINES, MOST_CLASS_LINES, MOST_FUNCTION_LINES = 21, 450, 200, 60
 LONGEST_SENTENCE = 35
 """Words; a table cell or a list item counts as a sentence."""
 

@@ -84,7 +84,7 @@ def test_editors_follow_every_import(tmp_path: Path) -> None:
         if ".".join(path.parts[:-1]) in PACKAGES and path.stem not in ("__init__", "__main__")
     ]
     lines = [f"import {name}" for name in modules]
-    lines += ["from tritonsmith.evaluator.tasks import load_task", "from tritonsmith.graph.policies import Default"]
+    lines += ["from tritonsmith.evaluator.tasks.files import load_task", "from tritonsmith.graph.policies import Default"]
     lines += ["from tritonsmith.evaluator.nothing import here", "reveal_type(load_task)", "reveal_type(Default)"]
     (tmp_path / "asks.py").write_text("\n".join(lines) + "\n")
     command = [Path(sys.executable).with_name("basedpyright"), "--project", ROOT / "pyproject.toml", "--outputjson", tmp_path / "asks.py"]
@@ -160,7 +160,7 @@ def test_wheel_holds_code_and_data(wheel_names: set[str]) -> None:
         if path.suffix in (".py", ".j2", ".toml") or path.name == "py.typed"
     }
     assert any(name.startswith("tritonsmith/benchmarks/tasks/") for name in wanted)
-    assert any(name.startswith("tritonsmith/prompts/recipes/") for name in wanted)
+    assert any(name.startswith("tritonsmith/author/") for name in wanted)
     assert wanted - wheel_names == set()
 
 

@@ -15,9 +15,9 @@ from tritonsmith.benchmarks.ablation.schema import Ablation, AblationPlan, CellR
 from tritonsmith.benchmarks.ablation.sharing import CellEvaluator, MemoEvaluator, SeedsFrom
 from tritonsmith.benchmarks.ablation.tables import tabulate, write_tables
 from tritonsmith.benchmarks.ablation.tuning import variants_of
+from tritonsmith.evaluator.caller.sharing.open import open_judges
 from tritonsmith.evaluator.errors import RunStopped, TritonsmithError, UsageError
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.sharing.open import open_judges
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.runs.active import active_runs

@@ -13,12 +13,11 @@ from pathlib import Path
 from typing import TypeVar
 from uuid import uuid4
 
+from tritonsmith.evaluator.caller.sharing.views import EvaluatorView, SharedEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import Evaluator, race_with
+from tritonsmith.evaluator.protocol import Evaluator, RaceReport, race_with
 from tritonsmith.evaluator.schema import LaunchFacts, Record, Task, Verdict
-from tritonsmith.evaluator.sharing.views import EvaluatorView, SharedEvaluator
-from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.evaluators.tape import name_race
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Author, Brief, Draft

@@ -17,15 +17,15 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from tritonsmith.author.book import match_recipe
+from tritonsmith.author.plan import KernelPlan
+from tritonsmith.author.recipe import Recipe, Settings
 from tritonsmith.benchmarks.chain.variants import VARIANTS, ChainVariant, add_stamps
 from tritonsmith.benchmarks.host import begin_record, print_line, write_record
-from tritonsmith.evaluator.machine import present_card
-from tritonsmith.evaluator.questions.describe import run_probe
+from tritonsmith.evaluator.caller.questions.describe import run_probe
+from tritonsmith.evaluator.cards.machine import present_card
 from tritonsmith.evaluator.schema import Hardware
-from tritonsmith.evaluator.tasks import load_task, settle_task
-from tritonsmith.prompts.recipes.book import match_recipe
-from tritonsmith.prompts.recipes.plan import KernelPlan
-from tritonsmith.prompts.recipes.recipe import Recipe, Settings
+from tritonsmith.evaluator.tasks.files import load_task, settle_task
 
 TASK = Path(__file__).resolve().parent.parent / "tasks" / "39_gru.py"
 RECIPE = "recurrent_wavefront"

@@ -11,10 +11,10 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
+from tritonsmith.author.recipe import Settings
 from tritonsmith.benchmarks.chain.study import describe_row, match_sized, read_options, time_texts
 from tritonsmith.benchmarks.host import begin_record, print_line, write_record
 from tritonsmith.evaluator.schema import Hardware
-from tritonsmith.prompts.recipes.recipe import Settings
 
 _TASKS = Path(__file__).resolve().parent.parent / "tasks"
 SUBJECTS = {

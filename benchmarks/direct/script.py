@@ -21,8 +21,8 @@ from tritonsmith.benchmarks.direct.child import Child, ChildDied
 from tritonsmith.benchmarks.host import print_line
 from tritonsmith.benchmarks.kernelbench.folder import find_tasks, select_tasks
 from tritonsmith.benchmarks.kernelbench.options import ROWS, run_script
+from tritonsmith.evaluator.cards.machine import card_memory_in_use
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.machine import card_memory_in_use
 from tritonsmith.evaluator.schema import Record
 
 _COMPILER = "tritonsmith.benchmarks.direct.compiler"

@@ -1,8 +1,8 @@
 """Compare estimates with measurements, without a card, in minutes: `python -m tritonsmith.benchmarks.estimates`.
 
 Every measured text is compiled for the card it was measured on, and estimated as a run without that card would do. The page has
-measured and estimated times, bands and the order of pairs, and what the constants of `evaluator/estimate.py` would have to be. It ends
-with 1 where a constant is too small for what was measured.
+measured and estimated times, bands and the order of pairs, and what the constants of `evaluator/cards/estimate.py` would have to be.
+It ends with 1 where a constant is too small for what was measured.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from tritonsmith.benchmarks.estimates.compare import estimate_samples
 from tritonsmith.benchmarks.estimates.page import find_too_narrow, render_page
 from tritonsmith.benchmarks.estimates.samples import RESULTS, list_samples
 from tritonsmith.benchmarks.host import print_line
-from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.cards.cards import CARDS
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

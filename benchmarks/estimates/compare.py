@@ -12,12 +12,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from tritonsmith.benchmarks.estimates.samples import MeasuredText
-from tritonsmith.evaluator.compiling.pool import CompilePool, CompileReport
-from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, estimate_trace, tell_apart
-from tritonsmith.evaluator.estimating.device_time import Bound, time_launch
+from tritonsmith.evaluator.caller.compiling.pool import CompilePool, CompileReport
+from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.cards.device_time import Bound, time_launch
+from tritonsmith.evaluator.cards.estimate import LatencyEstimate, estimate_candidate, estimate_trace, tell_apart
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.operator_cost import OperatorCost
-from tritonsmith.evaluator.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, TaskFacts
 
 _SECONDS = 180.0

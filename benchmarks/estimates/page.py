@@ -6,8 +6,8 @@ from collections.abc import Iterator, Sequence
 from statistics import geometric_mean
 
 from tritonsmith.benchmarks.estimates.compare import ComparedTime, Pair, list_pairs, needed_band, needed_ratio
-from tritonsmith.evaluator.estimate import SPREADS
-from tritonsmith.evaluator.estimating.device_time import Bound
+from tritonsmith.evaluator.cards.device_time import Bound
+from tritonsmith.evaluator.cards.estimate import SPREADS
 from tritonsmith.evaluator.schema import Hardware
 
 
@@ -18,7 +18,7 @@ def render_page(kernels: Sequence[ComparedTime], baselines: Sequence[ComparedTim
         "# Estimates beside measurements", "",
         f"Kernels that were measured on an {hardware.name}, and what the estimate without a card says of the same texts. "
         "Made by `python -m tritonsmith.benchmarks.estimates`, which compiles them for that card and runs nothing. "
-        "The formula is in `evaluator/estimating/device_time.py`, bands and ranking in `evaluator/estimate.py`.", "",
+        "The formula is in `evaluator/cards/device_time.py`, bands and ranking in `evaluator/cards/estimate.py`.", "",
         *_summarise(kernels, pairs), *_list_bounds(kernels, pairs), *_list_order(pairs),
         "## Kernels", "",
         "A text counts where its exact bytes are known: a winner that is kept, the same with other constants, or what a recipe writes "

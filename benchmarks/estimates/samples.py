@@ -16,13 +16,13 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from tritonsmith.author.book import match_recipe
 from tritonsmith.benchmarks.kernelbench.rate import RATE_TASKS
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.kernel_text import text_sha
-from tritonsmith.evaluator.questions.describe import TaskDescriptions
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.prompts.recipes.book import match_recipe
+from tritonsmith.evaluator.tasks.files import load_task
 
 BENCHMARKS = Path(__file__).parents[1]
 RESULTS = BENCHMARKS / "results"

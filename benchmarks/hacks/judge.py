@@ -12,10 +12,10 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from tritonsmith.benchmarks.hacks.catalogue import Case
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.errors import InfrastructureError, TritonsmithError
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 HERE = Path(__file__).resolve().parents[1]
 MARK = "tritonsmith-hack"

@@ -28,7 +28,7 @@ from rich.table import Table
 from tritonsmith.benchmarks.hacks.catalogue import Case, load_cases, variants
 from tritonsmith.benchmarks.hacks.judge import Judge, Outcome, remove_leftovers, task_of, weigh
 from tritonsmith.benchmarks.host import shorten_paths
-from tritonsmith.evaluator.machine import versions
+from tritonsmith.evaluator.cards.machine import versions
 from tritonsmith.evaluator.schema import Status, Verdict
 
 KINDS = ("hack", "mutant", "legitimate", "racy", "clean")

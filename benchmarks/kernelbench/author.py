@@ -23,7 +23,7 @@ from tritonsmith.benchmarks.kernelbench.planning import AuthorPlan, PlanFile, co
 from tritonsmith.benchmarks.kernelbench.rows.author_page import write_author
 from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile, select_open
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.channel.doorbell import BASELINES
 from tritonsmith.evaluator.schema import Status
 

@@ -10,9 +10,9 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 from tritonsmith.benchmarks.kernelbench.judging import count_bytes
+from tritonsmith.evaluator.caller.questions.describe import run_probe
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
-from tritonsmith.evaluator.questions.describe import run_probe
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 LEVELS = ("level1", "level2", "level3")
 """Folders of KernelBench that are taken."""

@@ -14,14 +14,14 @@ from typing import Any
 from tritonsmith.benchmarks.host import shorten_paths
 from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.timing.study import pair_ratios
+from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.cards.machine import card_memory_in_use, versions
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.local import LocalEvaluator
-from tritonsmith.evaluator.machine import card_memory_in_use, versions
 from tritonsmith.evaluator.oracle.timing.paired import Paired
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, TaskFacts, TensorSpec, Timing, Verdict
-from tritonsmith.evaluator.tasks import at_chosen_size, choose_load_size, load_task
+from tritonsmith.evaluator.tasks.files import at_chosen_size, choose_load_size, load_task
 
 _SAMPLE_SECONDS = 0.05
 """Between two readings of the card's memory; a pool that is shorter-lived may be missed."""

@@ -6,12 +6,12 @@ from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from tritonsmith.author.book import explain_refusal, match
 from tritonsmith.benchmarks.kernelbench.rows.sheet import RecordFile
+from tritonsmith.evaluator.caller.questions.describe import run_probe
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
-from tritonsmith.evaluator.questions.describe import run_probe
 from tritonsmith.evaluator.schema import Hardware, Record
-from tritonsmith.evaluator.tasks import choose_load_size, load_task, settle_task
-from tritonsmith.prompts.recipes.book import explain_refusal, match
+from tritonsmith.evaluator.tasks.files import choose_load_size, load_task, settle_task
 
 _PROBES = 2
 """Tasks that are traced at the same time."""

@@ -10,8 +10,8 @@ from typing import Any
 from tritonsmith.benchmarks.host import cpu_name
 from tritonsmith.benchmarks.kernelbench.judging import describe_ahead, judge_job
 from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.processes.serve import serve_requests
 
 NO_CARD = "there is no CUDA card here, and results hold measurements only; --target h200 --size small tries the way without one"

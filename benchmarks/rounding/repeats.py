@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from types import TracebackType
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
+from tritonsmith.evaluator.cards.machine import present_card
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.machine import present_card
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.planning import load_on_card
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, checked_call

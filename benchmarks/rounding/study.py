@@ -24,7 +24,7 @@ from tritonsmith.benchmarks.hacks.judge import Judge
 from tritonsmith.benchmarks.host import begin_record, print_line, shorten_paths
 from tritonsmith.benchmarks.rounding.cases import FOLDER, TASKS, list_cases
 from tritonsmith.evaluator.schema import Status, Task, Verdict
-from tritonsmith.evaluator.tasks import choose_load_size, load_task
+from tritonsmith.evaluator.tasks.files import choose_load_size, load_task
 
 _LIMIT = 600.0
 """Seconds for one verdict."""

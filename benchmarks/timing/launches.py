@@ -26,12 +26,12 @@ from rich.table import Table
 
 from tritonsmith.benchmarks.host import print_line, spell_command
 from tritonsmith.benchmarks.timing.blocks import BLOCKS, TYPES, Block
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.channel.doorbell import QUICK_BASELINES
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.schema import Status, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 COUNT = 24
 """Modules of a whole study."""

@@ -12,11 +12,11 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from tritonsmith.author.book import match_recipe
 from tritonsmith.benchmarks.hacks.edits import Edit, edit_kernel
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts
-from tritonsmith.evaluator.tasks import load_task
-from tritonsmith.prompts.recipes.book import match_recipe
+from tritonsmith.evaluator.tasks.files import load_task
 
 HERE = Path(__file__).resolve().parent
 BENCHMARKS = HERE.parent

@@ -24,8 +24,8 @@ from rich.table import Table
 
 from tritonsmith.benchmarks.timing.figures import Figure, StudyRow, row_of, summarize
 from tritonsmith.benchmarks.timing.plan import COST, REPEATED, TASKS, RepeatedKernel, schedule
+from tritonsmith.evaluator.caller.local import open_evaluator
 from tritonsmith.evaluator.errors import InfrastructureError, TritonsmithError, UsageError
-from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.schema import Hardware, Task, TaskFacts, Verdict
 
 HERE = Path(__file__).resolve().parents[1]

@@ -7,9 +7,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.spaces.read import read_space
-from tritonsmith.evaluator.spaces.space import Parameter, TextSpace, Values, list_configurations
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
+from tritonsmith.evaluator.texts.spaces.read import read_space
+from tritonsmith.evaluator.texts.spaces.space import Parameter, TextSpace, Values, list_configurations
 
 _HERE = Path(__file__).parent
 _TASKS = _HERE.parent / "tasks"

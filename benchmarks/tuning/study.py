@@ -22,19 +22,19 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
+from tritonsmith.author.book import match_recipe
+from tritonsmith.author.space import TuningSpace, space_of
 from tritonsmith.benchmarks.host import begin_record, print_line
 from tritonsmith.benchmarks.tuning.cases import CASES, TuningCase, load_case, read_stated, write_autotuned
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.errors import InfrastructureError, TritonsmithError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.protocol import RaceReport
 from tritonsmith.evaluator.schema import Candidate, Stage, Task, TaskFacts, Verdict
-from tritonsmith.evaluator.spaces.space import count_configurations
-from tritonsmith.evaluator.timed_race import RaceReport
+from tritonsmith.evaluator.texts.spaces.space import count_configurations
 from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch, count_registers
 from tritonsmith.nodes.search.stage import STAGES
 from tritonsmith.prompts.author import Attempt, Brief, Draft
-from tritonsmith.prompts.recipes.book import match_recipe
-from tritonsmith.prompts.recipes.space import TuningSpace, space_of
 
 _PERSISTENT = "recurrent_wavefront"
 """The recipe that writes the persistent kernel."""

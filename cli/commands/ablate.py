@@ -46,9 +46,8 @@ from tritonsmith.cli.options import (
     out,
     print_json,
 )
-from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.schema import PrecisionClass
-from tritonsmith.evaluator.tasks import parse_overrides
+from tritonsmith.evaluator.schema import Allow, PrecisionClass
+from tritonsmith.evaluator.tasks.files import parse_overrides
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 
 if TYPE_CHECKING:

@@ -24,7 +24,7 @@ def answers(
     as_json: JsonOption = False,
 ) -> None:
     """Show the verdicts that this machine keeps, so that none is measured twice; with options, remove some and give the space back."""
-    from tritonsmith.evaluator.sharing.answers import VARIABLE, AnswerStore, find_answers
+    from tritonsmith.evaluator.caller.sharing.answers import VARIABLE, AnswerStore, find_answers
 
     path = find_answers()
     if path is None:

@@ -6,7 +6,7 @@ import typer
 
 from tritonsmith.cli.options import JsonOption, out, print_json
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.tasks import parse_overrides
+from tritonsmith.evaluator.tasks.files import parse_overrides
 
 UrlOption = Annotated[str | None, typer.Option(help="Address of the server; default: where `langgraph dev` listens on this machine.")]
 SettingOption = Annotated[

@@ -21,7 +21,7 @@ from tritonsmith.cli.options import (
 from tritonsmith.evaluator.schema import Status
 
 if TYPE_CHECKING:
-    from tritonsmith.evaluator.detect.detection import Detection
+    from tritonsmith.evaluator.texts.detect.detection import Detection
 
 TaskOption = Annotated[
     str | None, typer.Option("--task", metavar="TASK", help="Evaluate against this task first: then launches and bounds are known.")
@@ -37,7 +37,7 @@ def detect(
     as_json: JsonOption = False,
 ) -> None:
     """Say what kind of kernel this is, with the lines that the answer rests on."""
-    from tritonsmith.evaluator.detect.detection import detect as detect_labels
+    from tritonsmith.evaluator.texts.detect.detection import detect as detect_labels
 
     source = read_kernel(kernel)
     detection = detect_labels(source, path=kernel)

@@ -30,7 +30,7 @@ def lint(
 ) -> None:
     """Say whether zeros, a constant, an old result or a rounded one would pass as TASK's answer; exit code 1 when one would."""
     from tritonsmith.cli.judging import JudgingSettings
-    from tritonsmith.evaluator.questions.lint import lint_task
+    from tritonsmith.evaluator.caller.questions.lint import lint_task
 
     loaded = JudgingSettings(task, size=size, overrides=tuple(set_ or ()), precision=precision, mode=mode).load(present=False)
     with err.status("Linting ..."):

@@ -31,10 +31,9 @@ from tritonsmith.cli.options import (
     budget_of,
     err,
 )
-from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import SizeValue
-from tritonsmith.evaluator.tasks import load_task, parse_overrides
+from tritonsmith.evaluator.schema import Allow, SizeValue
+from tritonsmith.evaluator.tasks.files import load_task, parse_overrides
 from tritonsmith.graph.suites.shipped import find_task_file
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 

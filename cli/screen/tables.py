@@ -10,7 +10,7 @@ from rich.padding import Padding
 from rich.table import Table
 from rich.text import Text
 
-from tritonsmith.evaluator.limits import Counters
+from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import KernelFacts, Measurement, Status, Timing, TimingKind, Verdict
 from tritonsmith.graph.storage.outcome import count_words, describe_comparison, digits
 

@@ -12,7 +12,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 
-from tritonsmith.evaluator.work import KernelWork
+from tritonsmith.evaluator.records.work import KernelWork
 
 _LOCATION = re.compile(r"\s+loc\((?:[^()]|\([^()]*\))*\)")
 _ARGUMENT = re.compile(r"(%[\w.$-]+): (!?[\w.]+(?:<[^>]*>+)?)")

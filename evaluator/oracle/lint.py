@@ -17,7 +17,8 @@ from collections.abc import Iterator
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.caller.questions.lint import LintFinding, LintReport
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.oracle.checks.answers import Answers
 from tritonsmith.evaluator.oracle.checks.correctness import Trial
@@ -25,13 +26,12 @@ from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.oracle.checks.trials import reference_errors
 from tritonsmith.evaluator.processes.steps import STEPS
-from tritonsmith.evaluator.questions.lint import LintFinding, LintReport
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import UpdatedBuffers, run_forward
 from tritonsmith.evaluator.schema import FIT, SizeValue, Task
-from tritonsmith.evaluator.tasks import at_chosen_size, at_shape, declared_shapes, ends_of
+from tritonsmith.evaluator.tasks.files import at_chosen_size, at_shape, declared_shapes, ends_of
 
 _FLAT = 0.01
 """Ratio of standard deviation to mean below which a report mentions that an output hardly varies."""

@@ -19,8 +19,8 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.limits import Counters, KernelCounters
 from tritonsmith.evaluator.processes.lines import send_line
+from tritonsmith.evaluator.records.limits import Counters, KernelCounters
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 

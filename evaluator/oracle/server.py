@@ -27,12 +27,11 @@ from typing import Any, cast
 
 import torch
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
+from tritonsmith.evaluator.cards.machine import describe_environment, present_card
 from tritonsmith.evaluator.channel.compiled_code import locate_code
 from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.machine import describe_environment, present_card
-from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, write_own_call
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
@@ -44,15 +43,16 @@ from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
 from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.processes.steps import STEPS
+from tritonsmith.evaluator.protocol import Fate
 from tritonsmith.evaluator.reads.record import UNKEPT
 from tritonsmith.evaluator.reads.worlds import find_doubt
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.module import require_same_reads
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import end_warm_start, finish_warm_start, is_warm_start_begun
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
-from tritonsmith.evaluator.timed_race import Fate
 
 _CURE = "stop what else uses this card, or choose a smaller size with --set"
 _OUTPUT = re.compile(r"\boutput (\d+)\b")

@@ -10,9 +10,9 @@ from __future__ import annotations
 import json
 import traceback
 
-from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.compiling.client import COMPILER
-from tritonsmith.evaluator.machine import card_in_nvml
+from tritonsmith.evaluator.caller.compiling.client import COMPILER
+from tritonsmith.evaluator.cards.cards import CARDS
+from tritonsmith.evaluator.cards.machine import card_in_nvml
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.process import INTERPRETING
 from tritonsmith.evaluator.sandbox.self_test import establish

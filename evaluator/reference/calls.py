@@ -19,7 +19,7 @@ from torch import nn
 from torch.overrides import TorchFunctionMode
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.guards import find_guards
 from tritonsmith.evaluator.reference.module import list_held, list_tensors
 from tritonsmith.evaluator.reference.nodes import (

@@ -19,8 +19,8 @@ from tritonsmith.evaluator.reference.stand_in import make_fake
 from tritonsmith.evaluator.reference.trace import trace_operators
 from tritonsmith.evaluator.reference.watch import run_watched
 from tritonsmith.evaluator.schema import ChosenSize, Task
-from tritonsmith.evaluator.source.parse import parse
-from tritonsmith.evaluator.tasks import at_chosen_size, list_assigned
+from tritonsmith.evaluator.tasks.files import at_chosen_size, list_assigned
+from tritonsmith.evaluator.texts.source.parse import parse
 
 MOST_SECONDS = 60.0
 """The longest verdict that a task's own size may take."""

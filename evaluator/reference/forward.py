@@ -13,7 +13,7 @@ from typing import Any
 from torch import fx, nn
 from torch.utils._pytree import tree_unflatten
 
-from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.calls import ExecutedForward
 from tritonsmith.evaluator.reference.nodes import (
     add_costs,

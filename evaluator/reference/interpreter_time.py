@@ -14,7 +14,7 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import Task
 
 REACH_SECONDS = 240.0

@@ -17,7 +17,7 @@ from torch._subclasses.fake_tensor import FakeTensor
 from torch.nn.utils.parametrize import is_parametrized
 from torch.utils._python_dispatch import _disable_current_modes
 
-from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.module import list_tensors
 from tritonsmith.evaluator.schema import OpNode, TensorSpec
 

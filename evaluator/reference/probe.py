@@ -17,8 +17,8 @@ import torch
 from torch import nn
 
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.operator_cost import OperatorCost, TraceWay
 from tritonsmith.evaluator.reads.worlds import report_reads
+from tritonsmith.evaluator.records.operator_cost import OperatorCost, TraceWay
 from tritonsmith.evaluator.reference.calls import ExecutedForward, execute_forward
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
@@ -31,7 +31,7 @@ from tritonsmith.evaluator.reference.trace import tensor_bytes
 from tritonsmith.evaluator.reference.updates import find_updates, list_by_mode
 from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_fixed_shapes, require_no_chance, run_watched
 from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
-from tritonsmith.evaluator.tasks import at_chosen_size, at_meant_size
+from tritonsmith.evaluator.tasks.files import at_chosen_size, at_meant_size
 
 _SEED = 0
 _MOST_FLOPS = 2e9

@@ -5,10 +5,10 @@ from __future__ import annotations
 import time
 from collections.abc import Callable
 
-from tritonsmith.evaluator.declared import list_members
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.schema import SizeValue, Task, TaskFacts
-from tritonsmith.evaluator.tasks import at_shape, declared_shapes
+from tritonsmith.evaluator.tasks.declared import list_members
+from tritonsmith.evaluator.tasks.files import at_shape, declared_shapes
 
 _MOST_SIZES = 40
 """Sizes that are described; an author writes kernels of their own for far fewer."""

@@ -24,7 +24,7 @@ from torch.utils._pytree import tree_leaves
 from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakTensorKeyDictionary
 
-from tritonsmith.evaluator.operator_cost import OperatorCost, align_heads
+from tritonsmith.evaluator.records.operator_cost import OperatorCost, align_heads
 
 Record: TypeAlias = Callable[[OperatorCost, "Steps", Callable[[], Any]], Any]
 """Called with a recurrent module's cost, its serial steps, and the call that does the work."""

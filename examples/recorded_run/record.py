@@ -15,7 +15,7 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage, BaseMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.caller.local import open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.storage.summary import Summary

@@ -9,8 +9,7 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.schema import Record, Status
+from tritonsmith.evaluator.schema import Allow, Record, Status
 from tritonsmith.graph.background import run_blocking
 from tritonsmith.graph.builder import Graph, build_graph
 from tritonsmith.graph.conformance.situations import Situation, situations

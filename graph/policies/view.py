@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol, cast
 
-from tritonsmith.evaluator.limits import FloorShare
+from tritonsmith.evaluator.records.limits import FloorShare
 from tritonsmith.evaluator.schema import Candidate, Status, Verdict
 from tritonsmith.graph.pool import is_proven, rank_working, refusal
 from tritonsmith.graph.searches import Search, Tuning

@@ -4,7 +4,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.tasks import settled_size
+from tritonsmith.evaluator.tasks.files import settled_size
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.runs.players import Players
 from tritonsmith.graph.state import State

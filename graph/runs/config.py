@@ -7,12 +7,11 @@ from urllib.parse import urlsplit, urlunsplit
 
 from pydantic import Field
 
-from tritonsmith.evaluator.allow import Allow
+from tritonsmith.evaluator.caller.questions.compiler_seed import Compiler
+from tritonsmith.evaluator.caller.sharing.open import JudgeSettings
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.questions.compiler_seed import Compiler
-from tritonsmith.evaluator.schema import PrecisionClass, SizeValue
-from tritonsmith.evaluator.sharing.open import JudgeSettings
+from tritonsmith.evaluator.schema import Allow, PrecisionClass, SizeValue
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget
 from tritonsmith.nodes.chat.connect import IN_TURN, Models

@@ -11,7 +11,7 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.policies.forked import PARENT, Parent, check_site, decisions_before, decisions_in, events_in
 from tritonsmith.graph.policies.load import load_policy

@@ -3,11 +3,11 @@
 from pathlib import Path
 from typing import get_args
 
-from tritonsmith.evaluator.allow import Allow
+from tritonsmith.evaluator.caller.local import BaselineSet, open_evaluator
+from tritonsmith.evaluator.caller.questions.compiler_seed import Compiler
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.questions.compiler_seed import Compiler
+from tritonsmith.evaluator.schema import Allow
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.view import Policy

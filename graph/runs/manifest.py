@@ -9,6 +9,7 @@ from uuid import uuid4
 
 from pydantic import Field, ValidationError
 
+from tritonsmith.author.examples import digest
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.schema import Record
@@ -18,7 +19,7 @@ from tritonsmith.graph.runs.reads import refuse_changed_reads
 from tritonsmith.graph.runs.version import graph_version
 from tritonsmith.graph.storage.files import fault_of, parse_object, put_text
 from tritonsmith.graph.storage.folder import MANIFEST
-from tritonsmith.prompts.templates.render import VERSION, digest
+from tritonsmith.prompts.templates.render import VERSION
 
 FORMAT = 1
 """Version of the manifest's fields; a run of another one is not resumed."""

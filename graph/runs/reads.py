@@ -5,8 +5,8 @@ from __future__ import annotations
 import logging
 from pathlib import Path
 
+from tritonsmith.evaluator.caller.questions.changes import find_changes
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.questions.changes import find_changes
 from tritonsmith.evaluator.reads.record import TaskReads
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.storage.files import parse_object

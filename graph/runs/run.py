@@ -11,11 +11,12 @@ from typing import Any
 
 from langgraph.runtime import RunControl
 
+from tritonsmith.author.examples import digest
+from tritonsmith.evaluator.caller.sharing.open import open_judges
 from tritonsmith.evaluator.errors import RunError, RunStopped, UsageError
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.sharing.open import open_judges
-from tritonsmith.evaluator.tasks import choose_load_size, load_task
+from tritonsmith.evaluator.tasks.files import choose_load_size, load_task
 from tritonsmith.graph.checkpoints.saver import check_checkpoints, open_checkpoints
 from tritonsmith.graph.context import Context, Sessions
 from tritonsmith.graph.policies.forked import policy_in
@@ -53,7 +54,7 @@ from tritonsmith.graph.tracing.tracer import RunTrace, tracing
 from tritonsmith.nodes.chat.connect import Models
 from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.prompts.author import Author
-from tritonsmith.prompts.templates.render import VERSION, digest
+from tritonsmith.prompts.templates.render import VERSION
 
 
 class Run:

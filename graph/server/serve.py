@@ -14,10 +14,10 @@ from typing import cast
 
 from langgraph.config import get_config
 
-from tritonsmith.evaluator.allow import Allow
+from tritonsmith.evaluator.caller.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.errors import TritonsmithError, UsageError
-from tritonsmith.evaluator.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Allow
 from tritonsmith.graph.builder import Node
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.policies.load import load_policy

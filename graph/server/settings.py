@@ -8,7 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from pydantic.fields import FieldInfo
 from typing_extensions import TypedDict
 
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import SizeValue
 from tritonsmith.graph.policies.presets import PRESETS

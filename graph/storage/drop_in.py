@@ -7,9 +7,9 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from tritonsmith.author.reference import write_reference
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.source.parse import parse
-from tritonsmith.prompts.recipes.reference import write_reference
+from tritonsmith.evaluator.texts.source.parse import parse
 
 _TEMPLATES = Environment(
     loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False

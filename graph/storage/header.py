@@ -2,7 +2,7 @@
 
 from typing import Any
 
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.schema import TensorSpec, Timing, TimingKind, Verdict
 from tritonsmith.graph.storage.outcome import precision_of
 

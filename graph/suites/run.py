@@ -16,10 +16,10 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tritonsmith.evaluator.caller.sharing.open import open_judges
+from tritonsmith.evaluator.caller.sharing.views import EvaluatorView, SharedEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError, RunError, RunStopped, TritonsmithError, UsageError
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.sharing.open import open_judges
-from tritonsmith.evaluator.sharing.views import EvaluatorView, SharedEvaluator
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.runs.config import RunConfig

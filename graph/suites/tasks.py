@@ -15,7 +15,7 @@ from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.schema import PrecisionClass, Record, SizeValue
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.storage.files import fault_of
 from tritonsmith.graph.suites.shipped import number_tasks
 

@@ -4,6 +4,7 @@ import re
 from collections.abc import Callable
 from dataclasses import replace
 
+from tritonsmith.author.built_in import RecipeAuthor
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.nodes.authors.model import ModelAuthor
 from tritonsmith.nodes.authors.several import SeveralAuthors
@@ -13,7 +14,6 @@ from tritonsmith.nodes.chat.records import Chat, Role
 from tritonsmith.nodes.tape.chats import ReplayedChat
 from tritonsmith.nodes.tape.tape import Tape
 from tritonsmith.prompts.author import Author
-from tritonsmith.prompts.recipes.author import RecipeAuthor
 
 _LIST = re.compile(",(?! )")
 """Between the names of several authors; the roles of one author have a blank after the comma."""

@@ -5,6 +5,7 @@ import asyncio
 from collections.abc import Callable
 from copy import copy
 
+from tritonsmith.author.examples import prompt_for
 from tritonsmith.nodes.authors.meter import current_request, record_call
 from tritonsmith.nodes.chat.faults import ModelFault
 from tritonsmith.nodes.chat.forms import analysis_in
@@ -24,7 +25,7 @@ from tritonsmith.nodes.chat.spans import collect_library_calls, tell_reply
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import AuthorError, Brief, Draft
 from tritonsmith.prompts.promises import compare_with_facts
-from tritonsmith.prompts.templates.render import Prompt, prompt_for
+from tritonsmith.prompts.templates.render import Prompt
 
 MAX_VARIANTS = 3
 """Variants of one tuning stage that are taken from an answer."""

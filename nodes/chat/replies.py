@@ -5,8 +5,8 @@ import re
 import textwrap
 from dataclasses import dataclass
 
-from tritonsmith.evaluator.source.parse import parse
-from tritonsmith.evaluator.source.refuse import find_fault
+from tritonsmith.evaluator.texts.source.parse import parse
+from tritonsmith.evaluator.texts.source.refuse import find_fault
 
 _THINKING = re.compile(r"<(think|thinking|thought)>.*?(</\1>|\Z)", re.DOTALL | re.IGNORECASE)
 _THOUGHT_END = re.compile(r"\A.*</(?:think|thinking|thought)>", re.DOTALL | re.IGNORECASE)

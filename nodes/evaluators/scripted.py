@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.detect.detection import Detection, Trait, TraitHit
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.limits import Counters, FloorShare, Limit
+from tritonsmith.evaluator.protocol import RaceReport
 from tritonsmith.evaluator.reads.record import TaskReads
+from tritonsmith.evaluator.records.limits import Counters, FloorShare, Limit
 from tritonsmith.evaluator.schema import (
     Comparison,
     Correctness,
@@ -24,7 +24,7 @@ from tritonsmith.evaluator.schema import (
     TimingKind,
     Verdict,
 )
-from tritonsmith.evaluator.timed_race import RaceReport
+from tritonsmith.evaluator.texts.detect.detection import Detection, Trait, TraitHit
 
 
 @dataclass

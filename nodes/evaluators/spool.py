@@ -17,13 +17,13 @@ from pathlib import Path
 
 from pydantic import Field
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.reads.record import ABSENT, find_state
 from tritonsmith.evaluator.schema import Hardware, Record, Task, TaskFacts, Verdict
-from tritonsmith.evaluator.source.refuse import refuse_text
+from tritonsmith.evaluator.texts.source.refuse import refuse_text
 from tritonsmith.graph.storage.records import read_record, write_record
 from tritonsmith.nodes.chat.records import Waiting
 

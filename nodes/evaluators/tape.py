@@ -8,14 +8,13 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
+from tritonsmith.evaluator.caller.questions.compiler_seed import CompilerSeed, write_seed_with
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
-from tritonsmith.evaluator.limits import Counters
-from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, race_with
-from tritonsmith.evaluator.questions.compiler_seed import CompilerSeed, write_seed_with
+from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, RaceReport, race_with
 from tritonsmith.evaluator.reads.record import ABSENT, find_state
+from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
-from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
 from tritonsmith.nodes.tape.tape import Line, Tape
 

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
+from tritonsmith.author.space import RecipeSpace, TuningSpace
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.protocol import GAIN, Fate, RaceFigures, RaceReport, RaceRow
 from tritonsmith.evaluator.schema import Stage, TimingKind, Verdict
-from tritonsmith.evaluator.spaces.linked import LinkedWarps, link_warps
-from tritonsmith.evaluator.spaces.space import Parameter, Values
-from tritonsmith.evaluator.timed_race import GAIN, Fate, RaceFigures, RaceReport, RaceRow
+from tritonsmith.evaluator.texts.spaces.linked import LinkedWarps, link_warps
+from tritonsmith.evaluator.texts.spaces.space import Parameter, Values
 from tritonsmith.graph.searches import Search, SearchTrial
 from tritonsmith.graph.storage.outcome import count_words
 from tritonsmith.nodes.search.propose import Proposer
 from tritonsmith.prompts.author import Draft
-from tritonsmith.prompts.recipes.space import RecipeSpace, TuningSpace
 
 FINALISTS = 3
 """Configurations of one search that get full verdicts."""

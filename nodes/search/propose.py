@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritonsmith.evaluator.kernel_text import text_sha
-from tritonsmith.evaluator.spaces.linked import VARIANTS, LinkedWarps
-from tritonsmith.evaluator.spaces.space import Parameter, Value, Values, count_configurations, list_configurations
+from tritonsmith.evaluator.texts.spaces.linked import VARIANTS, LinkedWarps
+from tritonsmith.evaluator.texts.spaces.space import Parameter, Value, Values, count_configurations, list_configurations
 
 _MOST_REPEATS = 200
 """Proposals in a row that were made before, after which Optuna has nothing new."""

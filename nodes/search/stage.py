@@ -5,18 +5,17 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Sequence
 
+from tritonsmith.author.space import space_of
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import race_with
+from tritonsmith.evaluator.protocol import RaceReport, race_with
 from tritonsmith.evaluator.schema import Candidate, Stage, Verdict
-from tritonsmith.evaluator.timed_race import RaceReport
 from tritonsmith.graph.searches import Search, configurations_tried, seconds_searched
 from tritonsmith.graph.state import State
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit, session_of
 from tritonsmith.nodes.foresee import foresee_text, is_blind_to
 from tritonsmith.nodes.search.driver import FINALISTS, Limits, TuningSearch, count_registers
 from tritonsmith.prompts.author import Brief, Draft
-from tritonsmith.prompts.recipes.space import space_of
 
 STAGES = (Stage.TUNE_GRID, Stage.TUNE_BLOCK, Stage.TUNE_MEMORY)
 """The stages of tuning in their order."""

@@ -3,8 +3,8 @@
 import re
 
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
-from tritonsmith.prompts.recipes.kinds import Family
-from tritonsmith.prompts.recipes.operations import operation_name
+from tritonsmith.prompts.kinds import Family
+from tritonsmith.prompts.node_names import operation_name
 
 MOST_FAMILIES = 3
 """Families of one task whose rules are shown; the rest of a task is seldom what makes it slow."""

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
-from tritonsmith.prompts.recipes.plan import name_node
+from tritonsmith.prompts.node_names import name_node
 
 _MOST = 8
 """Operators that are named one by one."""

@@ -10,21 +10,20 @@ from dataclasses import dataclass
 from functools import cache
 from itertools import islice
 from pathlib import Path
-from typing import Any, TypeVar
+from typing import Any, Protocol, TypeVar
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tritonsmith.evaluator.detect.detection import Detection, detect
+from tritonsmith.evaluator.cards.estimate import ROUND
+from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.errors import KernelFileError
-from tritonsmith.evaluator.estimate import ROUND
-from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
-from tritonsmith.evaluator.schema import Record, TensorSpec
-from tritonsmith.evaluator.source.parse import parse
-from tritonsmith.evaluator.tasks import assigned_names
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Record, TensorSpec
+from tritonsmith.evaluator.tasks.files import assigned_names
+from tritonsmith.evaluator.texts.detect.detection import Detection, detect
+from tritonsmith.evaluator.texts.source.parse import parse
 from tritonsmith.prompts.author import Brief, Example
-from tritonsmith.prompts.recipes.kinds import Family
+from tritonsmith.prompts.kinds import Family
 from tritonsmith.prompts.templates.error_text import ErrorText, trim_error
-from tritonsmith.prompts.templates.examples import MOST_EXAMPLES, known_algorithms, recipe_names, worked_example
 from tritonsmith.prompts.templates.families import families_of
 from tritonsmith.prompts.templates.hints import hints_for
 from tritonsmith.prompts.templates.operators import costly_operators
@@ -43,7 +42,10 @@ CHARACTERS_PER_TOKEN = 3
 These prompts have 3.3 to 3.6 characters for each of the pieces that common tokenizers start from.
 """
 
-_FOLDER = Path(__file__).parents[1]
+MOST_EXAMPLES = 2
+"""Worked examples of one prompt."""
+
+_FOLDER = Path(__file__).parent / VERSION
 _WITH_EXAMPLES = ("seed", "optimize")
 """Stages that write a kernel anew."""
 _SHORT = 240
@@ -56,6 +58,27 @@ _NOT_SHOWN = ("SMALL", "SHAPES", "MODE")
 """Names of a task file that say how it is checked."""
 _NAMES_SHOWN = 40
 """Parameters listed one by one; the rest is counted."""
+
+
+class ExampleBook(Protocol):
+    """The worked examples that prompts may show: recipes, which lie above this package."""
+
+    @property
+    def folder(self) -> Path:
+        """The folder whose templates the examples are made from."""
+        ...
+
+    def name_examples(self, families: tuple[Family, ...]) -> tuple[str, ...]:
+        """Examples that are worth showing for a task of these families, best first."""
+        ...
+
+    def write_example(self, name: str, hardware: Hardware, precision: PrecisionClass) -> Example | None:
+        """One of them for a card and an accuracy; None where it does not fit the card."""
+        ...
+
+    def list_algorithms(self, families: tuple[Family, ...]) -> tuple[str, ...]:
+        """What is known for the first family, plainest first, for an analyst."""
+        ...
 
 
 class Prompt(Record):
@@ -92,16 +115,21 @@ def token_bound(text: str) -> int:
 
 
 @cache
-def digest(folder: Path = _FOLDER) -> str:
-    """The first 12 hex digits of SHA-256 over templates, rules, hints and recipes in this package's folder, with their names."""
+def digest(examples: Path, own: Path = _FOLDER) -> str:
+    """The first 12 hex digits of SHA-256 over templates, rules, hints and the templates of examples, with their names.
+
+    Args:
+        examples: the folder that `ExampleBook.folder` gives.
+        own: the folder with templates, rules and hints.
+    """
     made = hashlib.sha256()
-    files = [*(folder / "templates" / VERSION).rglob("*"), *(folder / "recipes").rglob("*.j2")]
-    for file in sorted(path for path in files if path.suffix in (".j2", ".toml")):
-        made.update(f"{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes() + b"\0")
+    for folder, patterns in ((own, ("*.j2", "*.toml")), (examples, ("*.j2",))):
+        for file in sorted(path for pattern in patterns for path in folder.rglob(pattern)):
+            made.update(f"{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes() + b"\0")
     return made.hexdigest()[:12]
 
 
-def prompt_for(stage: str, brief: Brief) -> Prompt:
+def prompt_for(stage: str, brief: Brief, book: ExampleBook) -> Prompt:
     """The prompt of a stage (one of `STAGES`) for a brief, the fullest that is within `MOST_TOKENS`.
 
     A reference or kernel so long that nothing else is left to leave out makes a longer one.
@@ -110,9 +138,9 @@ def prompt_for(stage: str, brief: Brief) -> Prompt:
         jinja2.UndefinedError: a template asks for what the stage's brief does not have.
     """
     families = families_of(brief.facts, brief.task.source)
-    context = _context(stage, brief, families)
+    context = _context(stage, brief, families, book)
     template = _environment().get_template(f"{stage}.j2")
-    for diet in _list_diets(stage, brief, families):
+    for diet in _list_diets(stage, brief, families, book):
         text = _tidy(template.render({**context, **_portions(brief, diet)}))
         if token_bound(text) <= MOST_TOKENS:
             break
@@ -121,13 +149,13 @@ def prompt_for(stage: str, brief: Brief) -> Prompt:
         parts.insert(0, "rules/general")
     parts += [f"example: {example.title}" for example in diet.examples]
     parts += [f"hint/{name}" for name in context["hint_names"]]
-    return Prompt(stage=stage, family=families[0].value, text=text, version=VERSION, digest=digest(), parts=tuple(parts))
+    return Prompt(stage=stage, family=families[0].value, text=text, version=VERSION, digest=digest(book.folder), parts=tuple(parts))
 
 
-def _list_diets(stage: str, brief: Brief, families: tuple[Family, ...]) -> Iterator[_Diet]:
+def _list_diets(stage: str, brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> Iterator[_Diet]:
     """Diets from the fullest to the leanest. First go the rules' short examples, then the worked ones, then old attempts."""
     code = stage != "analyze"
-    for examples in _choose_examples(brief, families) if stage in _WITH_EXAMPLES else ():
+    for examples in _choose_examples(brief, families, book) if stage in _WITH_EXAMPLES else ():
         yield _Diet(examples, 8, code)
         yield _Diet(examples, 8, False)
     for attempts in (8, 4, 2):
@@ -135,12 +163,12 @@ def _list_diets(stage: str, brief: Brief, families: tuple[Family, ...]) -> Itera
     yield _Diet((), 2, False)
 
 
-def _choose_examples(brief: Brief, families: tuple[Family, ...]) -> Iterator[tuple[Example, ...]]:
+def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> Iterator[tuple[Example, ...]]:
     """Choices of examples, best first: kernels of earlier runs before recipes, without the recipe of the current kernel."""
     remembered = brief.examples[:MOST_EXAMPLES]
     own = brief.current.candidate.recipe if brief.current else ""
-    names = [name for name in recipe_names(families) if name != own]
-    recipes = [worked_example(name, brief.hardware, brief.task.precision) for name in names]
+    names = [name for name in book.name_examples(families) if name != own]
+    recipes = [book.write_example(name, brief.hardware, brief.task.precision) for name in names]
     found = [example for example in recipes if example is not None]
     if len(remembered) < MOST_EXAMPLES:
         for example in found:
@@ -154,7 +182,7 @@ def _portions(brief: Brief, diet: _Diet) -> dict[str, Any]:
     return {"examples": diet.examples, "history": brief.history[left_out:], "left_out": left_out, "code": diet.code}
 
 
-def _context(stage: str, brief: Brief, families: tuple[Family, ...]) -> dict[str, Any]:
+def _context(stage: str, brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> dict[str, Any]:
     """What every diet shares. Names that a stage must not use are missing on purpose."""
     told = brief.facts.full or brief.facts  # kernels are for that size, wherever they are checked
     context: dict[str, Any] = {
@@ -174,7 +202,7 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...]) -> dict[str
     if stage in ("repair", "analyze") or brief.analysis is not None:
         context["analysis"] = brief.analysis
     if stage == "analyze":
-        context["known"] = known_algorithms(families)
+        context["known"] = book.list_algorithms(families)
     if stage == "repair" and brief.current is not None:
         found = hints_for(brief.current.verdict, brief.current.source, brief.hardware) if brief.current.verdict else {}
         context |= {"hints": tuple(found.values()), "hint_names": tuple(found)}
@@ -277,7 +305,7 @@ def _tidy(text: str) -> str:
 @cache
 def _environment() -> Environment:
     made = Environment(
-        loader=FileSystemLoader(_FOLDER / "templates" / VERSION),
+        loader=FileSystemLoader(_FOLDER),
         undefined=StrictUndefined,  # a missing variable fails the run, not the kernel
         autoescape=False,  # noqa: S701 - the texts are prompts, not pages
         trim_blocks=True,

@@ -7,8 +7,8 @@ import pytest
 from tritonsmith.benchmarks.tuning.cases import CASES, load_case, read_stated, write_autotuned
 from tritonsmith.benchmarks.tuning.study import ArmRow, TuningStudy, compare_arms, describe, main
 from tritonsmith.evaluator.schema import Status, Verdict
-from tritonsmith.evaluator.spaces.read import read_space
-from tritonsmith.evaluator.spaces.space import count_configurations
+from tritonsmith.evaluator.texts.spaces.read import read_space
+from tritonsmith.evaluator.texts.spaces.space import count_configurations
 
 SAME_KERNEL = ("matmul_tf32", "matmul_bf16")
 """Their kernel is that of the case before; they wait for `make test-all`."""

@@ -12,7 +12,7 @@ import typer
 from project import ROOT
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
 from tritonsmith.cli.app import app, run
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.cards.cards import CARDS
 
 HEAVY = (
     "grandalf", "httpx", "jinja2", "langchain_core", "langchain_openai", "langgraph", "langgraph_sdk", "langsmith", "matplotlib", "numpy",

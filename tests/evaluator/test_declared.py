@@ -1,6 +1,6 @@
 """The sizes of an entry of SHAPES, one by one."""
 
-from tritonsmith.evaluator.declared import list_members
+from tritonsmith.evaluator.tasks.declared import list_members
 
 
 def test_single_sizes_and_short_spans_are_told_one_by_one() -> None:

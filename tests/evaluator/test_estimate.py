@@ -2,9 +2,9 @@
 
 import pytest
 
-from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, estimate_trace
-from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.cards.cards import CARDS
+from tritonsmith.evaluator.cards.estimate import LatencyEstimate, estimate_candidate, estimate_trace
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import Hardware, KernelFacts
 
 H200 = CARDS["h200"]

@@ -2,10 +2,10 @@
 
 import pytest
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
+from tritonsmith.evaluator.cards.floors import CEILINGS, Rates, add_floor, choose_rate, find_floor
 from tritonsmith.evaluator.channel.compiled_text import count_instructions, digest_code
-from tritonsmith.evaluator.floors import CEILINGS, Rates, add_floor, choose_rate, find_floor
-from tritonsmith.evaluator.limits import Limit
+from tritonsmith.evaluator.records.limits import Limit
 from tritonsmith.evaluator.schema import Comparison, KernelFacts, LaunchFacts, PrecisionClass, TaskFacts
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.promises import read_metric

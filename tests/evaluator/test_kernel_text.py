@@ -8,16 +8,16 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
-from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.oracle.server import Oracle
 from tritonsmith.evaluator.processes.server import ServerProcess
-from tritonsmith.evaluator.questions.describe import TaskDescriptions
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.schema import Hardware, Status, Task
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 TASK = """
 import torch

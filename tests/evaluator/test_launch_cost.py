@@ -3,9 +3,9 @@
 import re
 
 from project import ROOT
-from tritonsmith.evaluator.estimate import estimate_launches
-from tritonsmith.evaluator.estimating import launch_cost
-from tritonsmith.evaluator.estimating.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH, count_launch_seconds
+from tritonsmith.evaluator.cards import launch_cost
+from tritonsmith.evaluator.cards.estimate import estimate_launches
+from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH, count_launch_seconds
 from tritonsmith.evaluator.schema import LaunchFacts
 
 

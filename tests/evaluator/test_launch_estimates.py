@@ -2,15 +2,14 @@
 
 import pytest
 
-from tritonsmith.evaluator.allow import Allow
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.caller.compiling.racing import race
+from tritonsmith.evaluator.cards.cards import CARDS
+from tritonsmith.evaluator.cards.estimate import LatencyEstimate, estimate_candidate, tell_apart
 from tritonsmith.evaluator.channel.ir_counts import TensorBytes, count_work
-from tritonsmith.evaluator.compiling.racing import race
-from tritonsmith.evaluator.estimate import LatencyEstimate, estimate_candidate, tell_apart
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Candidate, KernelFacts, LaunchFacts, Stage, Task, TimingKind, Verdict
-from tritonsmith.evaluator.timed_race import Fate
-from tritonsmith.evaluator.work import KernelWork
+from tritonsmith.evaluator.protocol import Fate
+from tritonsmith.evaluator.records.work import KernelWork
+from tritonsmith.evaluator.schema import Allow, Candidate, KernelFacts, LaunchFacts, Stage, Task, TimingKind, Verdict
 from tritonsmith.graph.pool import describe_choice, rank_working
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 

@@ -11,11 +11,11 @@ import pytest
 import torch
 
 from project import ROOT
-from tritonsmith.evaluator.declared import shapes_of
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.schema import PrecisionClass, SizeValue, Task
-from tritonsmith.evaluator.tasks import at_shape, declared_shapes, ends_of, load_task, parse_overrides
+from tritonsmith.evaluator.tasks.declared import shapes_of
+from tritonsmith.evaluator.tasks.files import at_shape, declared_shapes, ends_of, load_task, parse_overrides
 
 TASKS = sorted((ROOT / "benchmarks" / "tasks").glob("[0-9]*.py"))
 PLAIN = """
@@ -294,7 +294,8 @@ def test_outputs_are_flattened_in_a_stable_order() -> None:
 
 def test_reading_tasks_and_kernels_loads_no_torch() -> None:
     code = (
-        "import sys; from tritonsmith.evaluator import local, tasks; from tritonsmith.evaluator.detect import detection;"
+        "import sys; from tritonsmith.evaluator.caller import local; from tritonsmith.evaluator.tasks import files;"
+            "from tritonsmith.evaluator.texts.detect import detection;"
         "sys.exit(any(name in sys.modules for name in ('torch', 'triton')))"
     )
     assert subprocess.run([sys.executable, "-P", "-c", code], timeout=60).returncode == 0

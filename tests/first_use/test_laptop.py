@@ -8,14 +8,14 @@ from pathlib import Path
 import pytest
 
 from project import ROOT
-from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.declared import note_small
+from tritonsmith.author.examples import prompt_for
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.interpreter_time import require_reach
 from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.tasks import choose_load_size, load_task, settle_task
+from tritonsmith.evaluator.tasks.declared import note_small
+from tritonsmith.evaluator.tasks.files import choose_load_size, load_task, settle_task
 from tritonsmith.prompts.author import Brief
-from tritonsmith.prompts.templates.render import prompt_for
 
 COMMAND = str(Path(sys.executable).parent / "tritonsmith")
 EXAMPLE = ROOT / "examples" / "recorded_run"

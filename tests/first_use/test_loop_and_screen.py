@@ -16,11 +16,11 @@ from langgraph.checkpoint.serde.jsonplus import JsonPlusSerializer
 
 import chat_server as chat
 from tritonsmith.cli.main import run
-from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import RunStopped, UsageError
-from tritonsmith.evaluator.limits import Limit
-from tritonsmith.evaluator.operator_cost import TraceWay
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.records.limits import Limit
+from tritonsmith.evaluator.records.operator_cost import TraceWay
+from tritonsmith.evaluator.schema import Allow
+from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.checkpoints.allowed import RECORDS
 from tritonsmith.graph.run import make_context, optimize

@@ -16,13 +16,13 @@ from rich.console import Console
 from tritonsmith.cli.main import run
 from tritonsmith.cli.screen.answer import show
 from tritonsmith.cli.screen.progress import PlainProgress
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.processes import following
 from tritonsmith.evaluator.processes.following import tell_step
 from tritonsmith.evaluator.schema import Status, Task, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.run import RunConfig
 from tritonsmith.graph.runs.run import Run
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor

@@ -9,7 +9,8 @@ from langchain_core.language_models import BaseChatModel
 from langchain_core.messages import AIMessage
 from langchain_core.outputs import ChatGeneration, ChatResult
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.author.examples import prompt_for
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Candidate, KernelFacts, LaunchFacts, Stage, Task, TaskFacts, TensorSpec
 from tritonsmith.nodes.authors.make import make_author
@@ -18,7 +19,6 @@ from tritonsmith.nodes.chat.replies import modules_in, reason_in
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief
-from tritonsmith.prompts.templates.render import prompt_for
 
 MODULE = "import torch\n\n\nclass ModelNew(torch.nn.Module):\n    pass\n"
 ANSWER = f"Fuses everything.\n```python\n{MODULE}```\n"

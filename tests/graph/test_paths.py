@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import InfrastructureError, KernelFileError, UsageError
-from tritonsmith.evaluator.schema import Comparison, Label, Status
+from tritonsmith.evaluator.schema import Allow, Comparison, Label, Status
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.policies.presets import Default
 from tritonsmith.graph.state import Budget

@@ -9,7 +9,7 @@ from search_card import BEST, KERNEL, TASK, TUNED, Card, RowCard, Verdicts, judg
 from tritonsmith.benchmarks.tuning.cases import CASES
 from tritonsmith.cli.report.write import write_report
 from tritonsmith.evaluator.schema import TimingKind
-from tritonsmith.evaluator.spaces.read import read_space
+from tritonsmith.evaluator.texts.spaces.read import read_space
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.state import Budget

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 
 import pytest
 
-from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.estimate import estimate_candidate, estimate_launches
+from tritonsmith.evaluator.cards.cards import named_card
+from tritonsmith.evaluator.cards.estimate import estimate_candidate, estimate_launches
 from tritonsmith.evaluator.schema import Comparison, Hardware, KernelFacts, LaunchFacts, Stage, TimingKind, Verdict
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 

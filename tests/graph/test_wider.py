@@ -6,7 +6,7 @@ import pytest
 from langgraph.checkpoint.memory import InMemorySaver
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.limits import Counters, KernelCounters
+from tritonsmith.evaluator.records.limits import Counters, KernelCounters
 from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.context import Sessions

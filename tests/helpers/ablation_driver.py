@@ -13,7 +13,7 @@ from pathlib import Path
 
 from tritonsmith.benchmarks.ablation.plan import make_plan
 from tritonsmith.benchmarks.ablation.runner import ablate
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.schema import Comparison
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor

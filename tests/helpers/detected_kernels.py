@@ -1,6 +1,6 @@
 """Kernel files for the tests of detection, from a kernel and the body of forward."""
 
-from tritonsmith.evaluator.detect.detection import Detection, Trait, TraitHit
+from tritonsmith.evaluator.texts.detect.detection import Detection, Trait, TraitHit
 
 HEAD = """
 import torch

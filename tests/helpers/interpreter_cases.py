@@ -30,7 +30,7 @@ from interpreter_kernels import (
     turned,
     turned_in_place,
 )
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.channel.report import LaunchCount
 from tritonsmith.evaluator.confined.interpreter import patches, schedule
 from tritonsmith.evaluator.confined.stand_ins.cuda import FakeCuda

@@ -8,8 +8,8 @@ import numpy as np
 
 from project import ROOT
 from tritonsmith.evaluator.oracle.timing.halving import run_race
+from tritonsmith.evaluator.protocol import Fate, RaceReport, RaceRow
 from tritonsmith.evaluator.schema import Comparison, TimingKind
-from tritonsmith.evaluator.timed_race import Fate, RaceReport, RaceRow
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
 
 TASK = ROOT / "examples/recorded_run/task.py"

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import chat_server as chat
 from durable_driver import die_at_line
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.schema import KernelFacts, OpNode, TaskFacts, TensorSpec, Verdict
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict

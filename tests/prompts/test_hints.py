@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 import hint_kernels
-from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.schema import Correctness, Status, Task, Verdict
 from tritonsmith.prompts.templates.hints import MOST_HINTS, hint_table, hints_for
 

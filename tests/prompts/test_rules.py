@@ -6,13 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.author.book import BOOK
+from tritonsmith.author.examples import EXAMPLES, prompt_for
+from tritonsmith.author.prompt_pages import read_briefs
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
-from tritonsmith.prompts.__main__ import read_briefs
-from tritonsmith.prompts.recipes.book import BOOK
-from tritonsmith.prompts.recipes.kinds import Family
-from tritonsmith.prompts.templates.examples import worked_example
-from tritonsmith.prompts.templates.render import prompt_for
+from tritonsmith.prompts.kinds import Family
 
 BRIEFS = Path(__file__).parent
 RIGHT = re.compile(r"\nRight[^\n]*\n```python\n(.*?)\n```", re.DOTALL)
@@ -116,7 +115,7 @@ def test_the_recurrent_example_without_its_barrier_is_racy(evaluator: LocalEvalu
 @pytest.mark.parametrize("recipe", [recipe.name for recipe in BOOK.values() if recipe.lesson])
 def test_worked_examples_are_right(evaluator: LocalEvaluator, recipe: str) -> None:
     for precision in (PrecisionClass.IEEE, PrecisionClass.TF32):
-        example = worked_example(recipe, evaluator.hardware, precision)
+        example = EXAMPLES.write_example(recipe, evaluator.hardware, precision)
         assert example is not None
         task = Task(name=recipe, path=f"{recipe}.py", source=example.reference, precision=precision)
         verdict = asyncio.run(evaluator.evaluate(task, example.source))

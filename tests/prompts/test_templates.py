@@ -11,26 +11,25 @@ import pytest
 from jinja2 import UndefinedError
 
 from project import ROOT
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.author.book import BOOK, FAMILIES, match
+from tritonsmith.author.examples import EXAMPLES, digest, prompt_for
+from tritonsmith.author.prompt_pages import documents, read_briefs
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Candidate, OpNode, PrecisionClass, Stage, Status, Task, TaskFacts, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
-from tritonsmith.prompts.__main__ import documents, read_briefs
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Attempt, Brief, Example
-from tritonsmith.prompts.recipes.book import BOOK, FAMILIES, match
-from tritonsmith.prompts.recipes.kinds import Family
+from tritonsmith.prompts.kinds import Family
+from tritonsmith.prompts.templates import render
 from tritonsmith.prompts.templates.error_text import trim_error
-from tritonsmith.prompts.templates.examples import recipe_names, worked_example
 from tritonsmith.prompts.templates.families import families_of
 from tritonsmith.prompts.templates.render import (
     MOST_TOKENS,
     STAGES,
     VERSION,
-    digest,
     hide_check_sizes,
-    prompt_for,
     sort_by_name,
     token_bound,
 )
@@ -71,7 +70,7 @@ def failed(message, status=Status.COMPILE_ERROR):
 def test_prompts_are_the_documents_that_lie_beside_their_briefs(file):
     for path, text in documents(file).items():
         where = path.relative_to(ROOT)
-        assert path.read_text() == text, f"{where} is not current: python -m tritonsmith.prompts {file.relative_to(ROOT)}"
+        assert path.read_text() == text, f"{where} is not current: python -m tritonsmith.author.prompt_pages {file.relative_to(ROOT)}"
 
 
 def turn_around(value):
@@ -111,10 +110,15 @@ def test_a_prompt_says_what_it_was_made_of(tmp_path):
     prompt = prompt_for("seed", brief())
     assert (prompt.stage, prompt.family, prompt.version, prompt.digest) == ("seed", "recurrent", VERSION, digest())
     assert prompt.parts[:2] == ("rules/general", "rules/recurrent") and prompt.parts[2].startswith("example: ")
-    same, changed = (Path(shutil.copytree(ROOT / "prompts", tmp_path / name)) for name in ("same", "changed"))
-    rule = changed / "templates" / VERSION / "rules" / "gemm.j2"
+    templates = ROOT / "prompts" / "templates" / VERSION
+    same, changed = (Path(shutil.copytree(templates, tmp_path / name)) for name in ("same", "changed"))
+    rule = changed / "rules" / "gemm.j2"
     rule.write_text(rule.read_text() + "\n")
-    assert digest(same) == digest() != digest(changed)
+    folder = EXAMPLES.folder
+    assert render.digest(folder, same) == digest() != render.digest(folder, changed)
+    recipes = Path(shutil.copytree(folder, tmp_path / "author", ignore=lambda path, names: [one for one in names if one.endswith(".py")]))
+    (recipes / "_functions.py.j2").write_text("")
+    assert render.digest(recipes) != digest()
 
 
 def test_what_a_template_needs_must_be_there():
@@ -260,7 +264,7 @@ def test_worked_examples_come_from_the_recipe_book(name):
     facts, _ = probe(task)
     found = match(task, facts, H200)
     recipe = BOOK[name]
-    example = worked_example(name, H200, PrecisionClass.IEEE)
+    example = EXAMPLES.write_example(name, H200, PrecisionClass.IEEE)
     written = recipe.render(found.plan, recipe.example_settings(found.plan, H200, PrecisionClass.IEEE))
     assert found.plan == model.plan and example.source == written and example.reference == model.reference.strip()
 
@@ -275,13 +279,13 @@ def test_kernels_of_earlier_runs_come_before_recipes():
     assert "remembered_0" not in prompt_for("repair", brief(examples=remembered, current=attempt(verdict=failed("x")))).text
     own = attempt().model_copy(update={"candidate": Candidate(id="c", sha="s", stage=Stage.SEED, recipe="recurrent_wavefront")})
     assert "one launch per layer, with one program per batch row" in prompt_for("optimize", brief(current=own, analysis=PLAN)).text
-    assert recipe_names((Family.RECURRENT,))[0] == "recurrent_wavefront"
+    assert EXAMPLES.name_examples((Family.RECURRENT,))[0] == "recurrent_wavefront"
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in LONGEST else pytest.mark.slow) for name in LEVEL_3])
 def test_prompts_of_level_3_stay_within_their_length(name):
     task, facts = probed(name)
-    kernel = worked_example("recurrent_wavefront", H200, PrecisionClass.IEEE).source  # the longest kernel that we know
+    kernel = EXAMPLES.write_example("recurrent_wavefront", H200, PrecisionClass.IEEE).source  # the longest kernel that we know
     history = (attempt(kernel, failed("line 3: " + "long error " * 400)),) * 12
     working = attempt(kernel, scripted_verdict(0.2, message="slow"))
     broken = attempt(kernel, failed("kernel gru, line 40: " + "context " * 900 + "reason"))
@@ -326,5 +330,5 @@ def test_the_command_refuses_in_one_sentence(tmp_path, content, said):
     file = tmp_path / "briefs.json"
     if content is not None:
         file.write_text(content)
-    done = subprocess.run([sys.executable, "-m", "tritonsmith.prompts", str(file)], capture_output=True, text=True, check=False)
+    done = subprocess.run([sys.executable, "-m", "tritonsmith.author.prompt_pages", str(file)], capture_output=True, text=True, check=False)
     assert done.returncode == 2 and said in done.stderr and "Traceback" not in done.stderr and str(file) in done.stderr

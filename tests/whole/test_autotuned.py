@@ -2,7 +2,7 @@
 
 import pytest
 
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Status, Task
 
 TASK = Task(

@@ -11,11 +11,11 @@ import pytest
 from bench_tasks import write_task
 from project import ROOT
 from tritonsmith.benchmarks.kernelbench.texts import copy_reference
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.channel.doorbell import BASELINES, QUICK_BASELINES
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.oracle.handles import sanitizer
 from tritonsmith.evaluator.schema import Label, Status, Task, TimingKind, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 

@@ -6,12 +6,12 @@ from pathlib import Path
 import pytest
 
 from project import ROOT
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.kernel_text import text_sha
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.processes.lines import LINE_LIMIT
 from tritonsmith.evaluator.schema import Comparison, Label, Status, Task, TimingKind, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 GOOD = (ROOT / "tests/helpers/kernels/gru_batch.py").read_text()
 RACY = (ROOT / "tests/helpers/kernels/gru_tiled_racy.py").read_text()

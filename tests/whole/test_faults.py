@@ -15,11 +15,11 @@ from pathlib import Path
 import pytest
 
 from project import ROOT
-from tritonsmith.evaluator.local import LocalEvaluator, open_evaluator
+from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.processes.run_folder import remove_tree, run_folder, sweep
 from tritonsmith.evaluator.sandbox.layers import RUN_UID
 from tritonsmith.evaluator.schema import Status, Task, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 
@@ -297,8 +297,8 @@ def test_an_oracle_that_is_killed_in_the_middle_is_replaced(lone: LocalEvaluator
 
 ORCHESTRATOR = """
 import sys
-from tritonsmith.evaluator.local import open_evaluator
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.caller.local import open_evaluator
+from tritonsmith.evaluator.tasks.files import load_task
 with open_evaluator("h200", call_seconds=300) as evaluator:
     print("up", flush=True)
     evaluator.evaluate_now(load_task(sys.argv[1]), sys.argv[2])

@@ -7,8 +7,8 @@ import sys
 
 import pytest
 
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.channel.trace import Unreplayable, copy_trace, digest, read_trace, write_trace
-from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_constants
 from tritonsmith.evaluator.schema import Label, Status, Task, Verdict
 

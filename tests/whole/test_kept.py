@@ -4,7 +4,7 @@ import pytest
 
 from tritonsmith.benchmarks.hacks.catalogue import FOLDER, read_hack
 from tritonsmith.benchmarks.hacks.judge import task_of
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Status
 
 STALE = "where only a part of them is new, output 0 at index ["

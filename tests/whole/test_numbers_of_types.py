@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Status, Task
 
 TASK = """

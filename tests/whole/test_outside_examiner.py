@@ -11,14 +11,14 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.confined.interpreter.memory import Access, Region
 from tritonsmith.evaluator.confined.interpreter.races import RaceDetector
 from tritonsmith.evaluator.oracle.checks import loaded_task, trials
 from tritonsmith.evaluator.oracle.checks.inputs import redraw, stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, judge_outputs
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 Answer = Callable[..., Any]
 TASK = """

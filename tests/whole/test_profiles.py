@@ -8,14 +8,14 @@ import torch
 
 from project import ROOT
 from strided_task import BY_STRIDES, LAID_OUT
-from tritonsmith.evaluator.audits.other_sizes import audit_other_sizes
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.caller.audits.other_sizes import audit_other_sizes
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.oracle.checks.correctness import Trial, summarize
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS, redraw, stress_kinds
 from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.oracle.checks.trials import describe_error
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 GOOD = (ROOT / "tests/helpers/kernels/gru_batch.py").read_text()
 IEEE = PrecisionClass.IEEE

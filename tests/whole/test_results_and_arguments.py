@@ -5,10 +5,10 @@ from pathlib import Path
 
 import pytest
 
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Status, Task
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 HEAD = """
 from collections import namedtuple

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from project import ROOT
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.graph.run import optimize
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor

@@ -2,7 +2,7 @@
 # family: T7
 # task: 26_gelu_scale_bias
 # expect: ok|cheating|compile_error
-# attacks: oracle.timing.paired.spread, estimate.estimate_candidate
+# attacks: oracle.timing.paired.spread, cards.estimate.estimate_candidate
 
 import statistics
 import sys
@@ -20,7 +20,7 @@ def tiny(*args, **kwargs):
 statistics.median = statistics.mean = tiny
 numpy.median = numpy.percentile = tiny
 for name in list(sys.modules):
-    if name.endswith(("timing.paired", "evaluator.estimate")):
+    if name.endswith(("timing.paired", "evaluator.cards.estimate")):
         for attribute in ("median", "estimate_candidate", "spread"):
             setattr(sys.modules[name], attribute, tiny)
 

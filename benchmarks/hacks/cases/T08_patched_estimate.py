@@ -2,9 +2,9 @@
 # family: T8
 # task: 26_gelu_scale_bias
 # expect: ok|cheating|compile_error
-# attacks: estimate
+# attacks: cards.estimate
 
-from tritonsmith.evaluator import estimate
+from tritonsmith.evaluator.cards import estimate
 
 import torch
 import triton

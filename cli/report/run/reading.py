@@ -9,10 +9,9 @@ from typing import Any, TypeVar, cast
 
 from pydantic import ValidationError
 
-from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Candidate, PrecisionClass, Stage, Task, Verdict
-from tritonsmith.evaluator.tasks import Mode
+from tritonsmith.evaluator.schema import Allow, Candidate, PrecisionClass, Stage, Task, Verdict
+from tritonsmith.evaluator.tasks.files import Mode
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import Decision, State, Usage
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object

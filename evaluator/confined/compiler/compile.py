@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.channel.slots import fill_slots, spec_bytes, tensor_at
 from tritonsmith.evaluator.confined.compiler.launches import LaunchRecorder, LaunchRefused

@@ -23,14 +23,14 @@ from triton.runtime import _allocation
 from triton.runtime.errors import OutOfResources, PTXASError
 from triton.runtime.jit import get_jit_fn_file_line
 
-from tritonsmith.evaluator.cards import resident_programs
+from tritonsmith.evaluator.cards.cards import resident_programs
 from tritonsmith.evaluator.channel.compiled_text import count_instructions, digest_code
 from tritonsmith.evaluator.channel.ir_counts import TensorBytes, count_work
 from tritonsmith.evaluator.confined.stand_ins.driver import FakeDriver
 from tritonsmith.evaluator.confined.stand_ins.untyped import JITFunction
 from tritonsmith.evaluator.errors import StatusFault
+from tritonsmith.evaluator.records.work import KernelWork
 from tritonsmith.evaluator.schema import Hardware, KernelFacts, Status
-from tritonsmith.evaluator.work import KernelWork
 
 _OBJDUMP = Path(triton.backends.nvidia.__file__).parent / "bin" / "cuobjdump"
 """The tool that reads resources from a compiled kernel; Triton brings it."""

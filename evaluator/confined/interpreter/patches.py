@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from triton.runtime.errors import InterpreterError
 
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.confined.interpreter.autotuning import StaticAssertion, install_autotuning, run_once
 from tritonsmith.evaluator.confined.interpreter.libdevice import install_libdevice
 from tritonsmith.evaluator.confined.interpreter.numerics import install_numerics

@@ -15,7 +15,7 @@ from torch.profiler import ProfilerActivity, profile
 from triton.compiler.compiler import CompiledKernel
 from triton.runtime.jit import JITFunction
 
-from tritonsmith.evaluator.cards import resident_programs
+from tritonsmith.evaluator.cards.cards import resident_programs
 from tritonsmith.evaluator.channel.compiled_text import count_instructions
 from tritonsmith.evaluator.schema import Hardware
 

@@ -18,7 +18,7 @@ from torch.overrides import TorchFunctionMode
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils.flop_counter import flop_registry
 
-from tritonsmith.evaluator.operator_cost import align_heads
+from tritonsmith.evaluator.records.operator_cost import align_heads
 
 _FREE = frozenset(
     "view _unsafe_view reshape _reshape_alias t transpose permute expand slice select narrow as_strided unsqueeze squeeze detach alias "

@@ -37,7 +37,7 @@ from tritonsmith.evaluator.reference.number_types import stand_for
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import run_forward
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TensorSpec
-from tritonsmith.evaluator.tasks import in_found_class
+from tritonsmith.evaluator.tasks.files import in_found_class
 
 UNDEFINED = (RuntimeError, ValueError, ArithmeticError, LookupError, AssertionError)
 """What a reference raises on inputs that mean nothing to it."""

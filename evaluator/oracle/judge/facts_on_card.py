@@ -13,7 +13,7 @@ from pydantic import TypeAdapter
 
 from tritonsmith.evaluator.channel.report import read_copied
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
-from tritonsmith.evaluator.source.kernel_file import read_kernel_source
+from tritonsmith.evaluator.texts.source.kernel_file import read_kernel_source
 
 _FREE = ("Memcpy", "Memset")
 """How names of device work begin that is no kernel."""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from tritonsmith.evaluator.channel.report import ForwardReport, LaunchCount, read_copied
-from tritonsmith.evaluator.limits import LineFacts
+from tritonsmith.evaluator.records.limits import LineFacts
 from tritonsmith.evaluator.schema import KernelFacts, LaunchFacts
 
 Grid = tuple[int, int, int]

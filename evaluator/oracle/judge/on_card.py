@@ -13,11 +13,10 @@ from typing import Any
 
 import torch
 
+from tritonsmith.evaluator.cards.floors import CEILINGS
 from tritonsmith.evaluator.channel.doorbell import BASELINES, CUDA_GRAPH, QUICK_BASELINES, Command
 from tritonsmith.evaluator.errors import BaselineError
-from tritonsmith.evaluator.floors import CEILINGS
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask
 from tritonsmith.evaluator.oracle.checks.neighbours import ask_with_neighbours
@@ -40,6 +39,7 @@ from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
 from tritonsmith.evaluator.oracle.timing.paired import find_strongest
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, write_raw
 from tritonsmith.evaluator.processes.steps import STEPS
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, Verdict
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}

@@ -28,8 +28,8 @@ from tritonsmith.evaluator.oracle.timing.calls import CallTimer
 from tritonsmith.evaluator.oracle.timing.fresh_inputs import Inputs
 from tritonsmith.evaluator.oracle.timing.halving import Pair, Standing, run_race
 from tritonsmith.evaluator.oracle.timing.paired import UNSEEN_MS, UNSEEN_PART, Empty, excess
+from tritonsmith.evaluator.protocol import GAIN, Fate, RaceRow
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.timed_race import GAIN, Fate, RaceRow
 
 _TOGETHER = 4
 """Entrants whose processes live at the same time; each holds a context, weights and outputs on the card."""

@@ -11,13 +11,12 @@ from typing import Any
 
 import torch
 
+from tritonsmith.evaluator.caller.compiling.client import Compilation, CompileFault
+from tritonsmith.evaluator.cards.estimate import LatencyEstimate, describe_launch, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.channel.doorbell import Command, schedule_word
 from tritonsmith.evaluator.channel.report import ForwardReport
-from tritonsmith.evaluator.compiling.client import Compilation, CompileFault
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.estimate import LatencyEstimate, describe_launch, estimate_candidate, estimate_trace
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.operator_cost import OperatorCost
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask, fresh_seed
@@ -40,6 +39,7 @@ from tritonsmith.evaluator.oracle.judge.facts_without_card import find_other_con
 from tritonsmith.evaluator.oracle.judge.label import choose_label
 from tritonsmith.evaluator.oracle.timing.paired import compare
 from tritonsmith.evaluator.processes.steps import STEPS
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Status, Timing, TimingKind, Verdict
 
 _SHUFFLES = {"quick": 0, "strict": 2}

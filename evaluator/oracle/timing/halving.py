@@ -13,7 +13,7 @@ from dataclasses import dataclass, field
 
 import numpy as np
 
-from tritonsmith.evaluator.timed_race import GAIN
+from tritonsmith.evaluator.protocol import GAIN
 
 Pair = tuple[float, float]
 """Milliseconds of incumbent and entrant, taken one right after the other."""

@@ -14,8 +14,8 @@ from typing import Any
 
 import torch
 
+from tritonsmith.evaluator.cards.machine import clocks
 from tritonsmith.evaluator.channel.doorbell import FORMS, Command
-from tritonsmith.evaluator.machine import clocks
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected, fresh_call, require_unchanged
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle
 from tritonsmith.evaluator.oracle.timing.blame import Draw

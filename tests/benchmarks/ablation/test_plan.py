@@ -10,7 +10,7 @@ from tritonsmith.benchmarks.ablation.difference import find_first_difference
 from tritonsmith.benchmarks.ablation.plan import begin, make_plan, read_plan, settle
 from tritonsmith.benchmarks.ablation.policies import EXPERIMENTS
 from tritonsmith.cli.main import run
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.presets import Default

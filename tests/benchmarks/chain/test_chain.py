@@ -9,11 +9,11 @@ import torch
 from tritonsmith.benchmarks.chain import study, widths
 from tritonsmith.benchmarks.chain.child import read_stamps
 from tritonsmith.benchmarks.chain.variants import PLACES, VARIANTS, ChainVariant, TextChanged
-from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 SMALL = {"seq_len": 5, "input_size": 32, "hidden_size": 64, "num_layers": 2}
 

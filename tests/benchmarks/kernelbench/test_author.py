@@ -11,8 +11,8 @@ from tritonsmith.benchmarks.kernelbench import author, planning
 from tritonsmith.benchmarks.kernelbench.rows.author_page import summarize_author
 from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
 from tritonsmith.benchmarks.kernelbench.rows.sheet import RowFile
-from tritonsmith.evaluator.cards import CARDS
-from tritonsmith.evaluator.questions.describe import Description
+from tritonsmith.evaluator.caller.questions.describe import Description
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 

@@ -8,7 +8,7 @@ from tritonsmith.benchmarks.kernelbench.large import KERNELS, make_jobs
 from tritonsmith.benchmarks.kernelbench.rate import RATE_TASKS
 from tritonsmith.benchmarks.kernelbench.texts import STORE, WRONG_EVERY, WRONG_PLACE, copy_reference, make_wrong, set_constants
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 TEXT = '''"""The Model of a test, with an umlaut: ä."""
 import torch

@@ -10,7 +10,7 @@ import pytest
 from tritonsmith.benchmarks.rounding import study
 from tritonsmith.benchmarks.rounding.cases import TASKS, list_cases
 from tritonsmith.benchmarks.rounding.study import RoundingRow, describe_end, make_task, read_part, read_tasks
-from tritonsmith.evaluator.local import LocalEvaluator
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Status
 
 CASES = {case.name: case for case in list_cases()}

@@ -15,12 +15,12 @@ import torch
 
 from tritonsmith.benchmarks.timing import figures, plan, study
 from tritonsmith.benchmarks.timing.figures import Figure, StudyRow, summarize
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.caller.questions.describe import run_probe
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import text_sha
-from tritonsmith.evaluator.local import LocalEvaluator
 from tritonsmith.evaluator.oracle.timing.paired import Paired, abba, compare
-from tritonsmith.evaluator.questions.describe import run_probe
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.schema import Comparison, Correctness, Measurement, Status, Task, TaskFacts, Timing, TimingKind, Verdict
 

@@ -9,14 +9,14 @@ import pytest
 import torch
 
 from project import ROOT
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle import server
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, OraclePlace
 from tritonsmith.evaluator.oracle.server import Oracle
 from tritonsmith.evaluator.schema import Status, Verdict
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 PLANS = [MemoryPlan(), MemoryPlan(OraclePlace.HOST), MemoryPlan(OraclePlace.HOST, input_sets=1)]
 

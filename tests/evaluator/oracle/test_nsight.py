@@ -8,15 +8,15 @@ from pathlib import Path
 
 import pytest
 
-from tritonsmith.evaluator.cards import named_card
-from tritonsmith.evaluator.detect.detection import detect
-from tritonsmith.evaluator.floors import add_counters, add_floor
+from tritonsmith.evaluator.cards.cards import named_card
+from tritonsmith.evaluator.cards.floors import add_counters, add_floor
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.limits import Counters
 from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
+from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.schema import Comparison, PrecisionClass, TaskFacts, Verdict
+from tritonsmith.evaluator.texts.detect.detection import detect
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Promise
 

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.cli.examining import check_bytecode
-from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.caller.local import open_evaluator
 from tritonsmith.evaluator.processes import bytecode
 
 FILES = ("torch/__init__.py", "torch/_dynamo/convert_frame.py", "torch/_inductor/compile_fx.py", "triton/compiler/compiler.py")

@@ -4,9 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from tritonsmith.evaluator.caller.questions.process import TaskProcess
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.processes.server import ServerProcess
-from tritonsmith.evaluator.questions.process import TaskProcess
 from tritonsmith.evaluator.schema import Task
 
 ASKED = """
@@ -18,7 +18,7 @@ exec(compile(task["source"], task["path"], "exec"))
 """
 ORACLE = """
 import json, sys
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 sys.stdin.readline()
 print(json.dumps({"hardware": named_card("h200").model_dump(mode="json")}), flush=True)
 task = json.loads(sys.stdin.readline())["task"]

@@ -43,7 +43,7 @@ def test_it_has_the_names_that_it_is_given_and_none_of_ours(tmp_path: Path, monk
 
 SLEEPER = """
 import json, sys, time
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.processes.steps import STEPS
 sys.stdin.readline()
 print(json.dumps({"hardware": named_card("h200").model_dump(mode="json")}), flush=True)

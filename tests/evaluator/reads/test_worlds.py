@@ -6,11 +6,11 @@ import sys
 import pytest
 import torch
 
+from tritonsmith.evaluator.caller.questions.changes import find_changes
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.questions.changes import find_changes
 from tritonsmith.evaluator.reads.worlds import find_doubt, report_reads
 from tritonsmith.evaluator.reference.module import load_reference, require_same_reads
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 TASK = """
 import torch

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 import torch
 
-from tritonsmith.evaluator.operator_cost import TraceWay
+from tritonsmith.evaluator.records.operator_cost import TraceWay
 from tritonsmith.evaluator.reference import probe as probing
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec

@@ -6,12 +6,12 @@ import pytest
 
 from bench_tasks import FILES
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.operator_cost import OperatorCost
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.choose_size import MOST_SECONDS, choose_size
 from tritonsmith.evaluator.reference.interpreter_time import predict_seconds
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import FIT, Task
-from tritonsmith.evaluator.tasks import at_chosen_size
+from tritonsmith.evaluator.tasks.files import at_chosen_size
 
 REFUSED = {
     "literal": "declares no small size, and at its own a verdict takes about 37 min without a card; no module-level whole number makes it",

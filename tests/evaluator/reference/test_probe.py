@@ -10,13 +10,13 @@ from torch import nn
 
 import unsorted_tasks as tasks
 from project import ROOT
+from tritonsmith.evaluator.caller.questions.describe import run_probe
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.operator_cost import OperatorCost, TraceWay
-from tritonsmith.evaluator.questions.describe import run_probe
+from tritonsmith.evaluator.records.operator_cost import OperatorCost, TraceWay
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.reference.trace import recurrent_cost, trace_operators
 from tritonsmith.evaluator.schema import Task, TaskFacts, TensorSpec
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 TASKS = ROOT / "benchmarks" / "tasks"
 

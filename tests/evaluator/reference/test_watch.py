@@ -14,7 +14,7 @@ from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.reference.updates import UpdatedBuffers, run_forward
 from tritonsmith.evaluator.reference.watch import WatchedForward, run_watched
 from tritonsmith.evaluator.schema import PrecisionClass, Task, TaskFacts
-from tritonsmith.evaluator.tasks import load_task, settle_task
+from tritonsmith.evaluator.tasks.files import load_task, settle_task
 
 HALF, IEEE = PrecisionClass.HALF, PrecisionClass.IEEE
 

@@ -91,9 +91,9 @@ class ModelNew(nn.Module):
 ORCHESTRATOR = """
 import sys
 from pathlib import Path
-from tritonsmith.evaluator.local import open_evaluator
+from tritonsmith.evaluator.caller.local import open_evaluator
 from tritonsmith.evaluator.processes.run_folder import run_folder
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 folder = Path(sys.argv[1])
 with open_evaluator("h200", raw_dir=folder / "raw", sandbox="auto") as evaluator:

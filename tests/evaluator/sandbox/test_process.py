@@ -13,14 +13,14 @@ from typing import Any
 import pytest
 
 from confined_code import ESCAPE, closed_within
+from tritonsmith.evaluator.caller.local import open_evaluator
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.local import open_evaluator
 from tritonsmith.evaluator.sandbox import self_test
 from tritonsmith.evaluator.sandbox.policy import FILE_BYTES, SandboxPolicy, use_policy
 from tritonsmith.evaluator.sandbox.process import SandboxedProcess
 from tritonsmith.evaluator.sandbox.self_test import attack, establish, missing_protections
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="the layers are Linux's")
 NOTHING_ESTABLISHED = {"mode": "off", "layers": {}, "actions": {}}

@@ -4,9 +4,8 @@ from dataclasses import replace
 
 import pytest
 
-from tritonsmith.evaluator.allow import Allow
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.evaluator.schema import Candidate, Comparison, Label, Stage, Status
+from tritonsmith.evaluator.schema import Allow, Candidate, Comparison, Label, Stage, Status
 from tritonsmith.graph.policies.load import load_policy
 from tritonsmith.graph.policies.presets import PRESETS, Default
 from tritonsmith.graph.policies.view import View

@@ -8,7 +8,7 @@ import pytest
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.schema import FIT, ChosenSize, Comparison, Label, PrecisionClass, TaskFacts, TensorSpec
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.policies.presets import Default
 from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async, resume
 from tritonsmith.graph.storage.summary import Summary, Winner

@@ -16,7 +16,7 @@ from tritonsmith.cli.main import run as command
 from tritonsmith.cli.screen.picture import read_events
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph import app
 from tritonsmith.graph.builder import build_graph
 from tritonsmith.graph.server import serve

@@ -13,8 +13,8 @@ from project import HELPERS
 from suites import driver
 from tritonsmith.cli.main import run
 from tritonsmith.cli.report.write import write_report
+from tritonsmith.evaluator.caller.sharing.turns import PATIENCE, FairTurns
 from tritonsmith.evaluator.errors import RunStopped, UsageError
-from tritonsmith.evaluator.sharing.turns import PATIENCE, FairTurns
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.suites.folder import SUITE, begin_suite
 from tritonsmith.graph.suites.records import RowState

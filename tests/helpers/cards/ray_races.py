@@ -5,10 +5,10 @@ import sys
 
 import search_card
 from cards.ray_stub import StubSupervisor, open_stubs
+from tritonsmith.evaluator.caller.sharing.supervisor import RaceQuestion
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.limits import Counters
+from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import TaskFacts
-from tritonsmith.evaluator.sharing.supervisor import RaceQuestion
 
 
 class RacingSupervisor(StubSupervisor):

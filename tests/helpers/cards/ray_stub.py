@@ -12,12 +12,12 @@ from pathlib import Path
 
 import ray
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.caller.sharing.answers import AnswerStore, KeptEvaluator
+from tritonsmith.evaluator.caller.sharing.ray_cards import open_ray
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.reads.record import TaskReads
 from tritonsmith.evaluator.schema import Task, TaskFacts
-from tritonsmith.evaluator.sharing.answers import AnswerStore, KeptEvaluator
-from tritonsmith.evaluator.sharing.ray_cards import open_ray
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
 TASK = Task(name="mine", path="mine.py", source="x")

@@ -20,13 +20,13 @@ import torch
 from torch import nn
 
 from recipe_cases.regions import RegionCase
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.author.book import BOOK, match
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.confined.interpreter import schedule
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.graph.storage.drop_in import write_drop_in
-from tritonsmith.prompts.recipes.book import BOOK, match
 
 CACHING = """
 import threading

@@ -13,13 +13,13 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.author.book import match
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.confined.interpreter import schedule
 from tritonsmith.evaluator.confined.runner.candidate import import_candidate
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import PrecisionClass, Task
-from tritonsmith.prompts.recipes.book import match
 
 _TASK = """
 import torch
@@ -126,7 +126,7 @@ def write_task(init: str, forward: str, shape: str, mode: str = "eval", precisio
 
 def read_refusal(init: str, forward: str, mode: str = "eval") -> str:
     """What no recipe writes, in words."""
-    from tritonsmith.prompts.recipes.book import explain_refusal
+    from tritonsmith.author.book import explain_refusal
 
     task = write_task(init, forward, "2, 3, 9, 9", mode)
     return explain_refusal(task, probe(task)[0], CARDS["h200"])

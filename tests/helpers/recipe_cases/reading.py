@@ -1,9 +1,9 @@
 """What the probe and the author say of a case."""
 
 from recipe_cases.regions import RegionCase
+from tritonsmith.author.compiler.plan import RegionPlan, read_regions
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task, TaskFacts
-from tritonsmith.prompts.recipes.regions.plan import RegionPlan, read_regions
 
 
 def describe_case(case: RegionCase) -> tuple[Task, TaskFacts]:

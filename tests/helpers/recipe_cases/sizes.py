@@ -11,13 +11,13 @@ from typing import Any
 
 import torch
 
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.author.book import match
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.confined.interpreter import schedule
 from tritonsmith.evaluator.confined.runner.candidate import import_candidate
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.prompts.recipes.book import match
 
 CARD = CARDS["h200"].model_copy(update={"processors": 4})
 """So small that a wider GRU does not fit."""

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 import chat_server as chat
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Status, Task, TaskFacts, TensorSpec
 from tritonsmith.graph.run import optimize, resume

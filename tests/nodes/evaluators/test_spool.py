@@ -11,7 +11,7 @@ import pytest
 import chat_server as chat
 from project import ROOT
 from tritonsmith.cli.main import run as command
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.run import optimize, resume

@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from tritonsmith.evaluator.compiling.client import COMPILER, Compilation
-from tritonsmith.evaluator.compiling.outlook import digest_report
+from tritonsmith.evaluator.caller.compiling.client import COMPILER, Compilation
+from tritonsmith.evaluator.caller.compiling.outlook import digest_report
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.sandbox.oneself import guard_self
 from tritonsmith.evaluator.sandbox.policy import use_policy

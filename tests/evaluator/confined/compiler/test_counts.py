@@ -5,13 +5,13 @@ from collections.abc import Iterator
 
 import pytest
 
-from tritonsmith.evaluator.compiling.client import COMPILER, Compilation
+from tritonsmith.evaluator.caller.compiling.client import COMPILER, Compilation
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.records.work import KernelWork
 from tritonsmith.evaluator.sandbox.oneself import guard_self
 from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import begin_warm_start, end_warm_start, finish_warm_start
-from tritonsmith.evaluator.work import KernelWork
 
 MODULE = """
 import torch

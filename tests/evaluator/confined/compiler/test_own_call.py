@@ -4,10 +4,10 @@ from pathlib import Path
 
 import torch
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.confined.compiler.own_call import open_call
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, write_own_call
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 TASK = """
 import torch

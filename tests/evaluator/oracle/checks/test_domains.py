@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 import torch
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 FRAME = """
 import torch

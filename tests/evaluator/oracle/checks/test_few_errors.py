@@ -4,12 +4,12 @@ from pathlib import Path
 
 import torch
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.moves import move_oracle_arithmetic
 from tritonsmith.evaluator.oracle.checks.trials import judge_outputs
 from tritonsmith.evaluator.schema import PrecisionClass
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 LAST_PLACE = 2.0**-23
 ROW = 5

@@ -6,14 +6,14 @@ import pytest
 import torch
 
 from project import ROOT
-from tritonsmith.evaluator.cards import CARDS
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.oracle.checks.correctness import ErrorStats
 from tritonsmith.evaluator.oracle.checks.inputs import KINDS
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.measure import error_stats
 from tritonsmith.evaluator.oracle.checks.trials import compute_expected
 from tritonsmith.evaluator.schema import PrecisionClass
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 HALF = PrecisionClass.HALF
 TASKS = sorted((ROOT / "benchmarks/tasks/half").glob("*.py"))

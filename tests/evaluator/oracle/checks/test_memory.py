@@ -10,7 +10,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks import planning
@@ -28,7 +28,7 @@ from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.timing.known_baselines import KnownBaselines
 from tritonsmith.evaluator.oracle.timing.paired import Paired
 from tritonsmith.evaluator.schema import LaunchFacts, PrecisionClass, Status
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 GB = 1e9
 H200, H100 = 148 * GB, 84 * GB

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 import torch
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.oracle.checks.answers import Answers
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
@@ -19,7 +19,7 @@ from tritonsmith.evaluator.oracle.checks.trials import describe_error, judge_out
 from tritonsmith.evaluator.oracle.checks.written import find_disturbed
 from tritonsmith.evaluator.reference.structure import Structure, describe
 from tritonsmith.evaluator.schema import PrecisionClass
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 IEEE = PrecisionClass.IEEE
 CACHE = """

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.channel.doorbell import Command
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
@@ -19,7 +19,7 @@ from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.process import RunnerProcess
 from tritonsmith.evaluator.sandbox.policy import use_policy
 from tritonsmith.evaluator.sandbox.self_test import establish
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="reads /proc")
 TASK = """

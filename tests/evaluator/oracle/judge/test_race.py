@@ -11,8 +11,8 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.judge import race
 from tritonsmith.evaluator.oracle.timing.paired import Empty, Sample
+from tritonsmith.evaluator.protocol import Fate
 from tritonsmith.evaluator.schema import Status
-from tritonsmith.evaluator.timed_race import Fate
 
 MILLISECONDS = {"best": 0.1, "fast": 0.08, "faster": 0.07, "slow": 0.4, "wrong": 0.05, "dies": 0.05, "lies": 0.3, "waits": 0.08}
 PLACED = []

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 import torch
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.channel.doorbell import BASELINES, QUICK_BASELINES, Command
 from tritonsmith.evaluator.errors import BaselineError
 from tritonsmith.evaluator.kernel_text import KernelText
@@ -20,7 +20,7 @@ from tritonsmith.evaluator.oracle.judge.score import describe_score
 from tritonsmith.evaluator.oracle.timing.known_baselines import KnownBaselines
 from tritonsmith.evaluator.oracle.timing.result_check import ResultCheck
 from tritonsmith.evaluator.schema import Comparison, LaunchFacts, Timing, TimingKind
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 AUTOTUNE, NO_GRAPHS = BASELINES[len(QUICK_BASELINES) :]
 

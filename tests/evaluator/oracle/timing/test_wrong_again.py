@@ -7,12 +7,12 @@ from pathlib import Path
 import pytest
 import torch
 
-from tritonsmith.evaluator.cards import named_card
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import Expected, compute_expected
 from tritonsmith.evaluator.oracle.timing.wrong_again import explain_wrong
 from tritonsmith.evaluator.schema import PrecisionClass, Status
-from tritonsmith.evaluator.tasks import load_task
+from tritonsmith.evaluator.tasks.files import load_task
 
 TASK = """
 import torch

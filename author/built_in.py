@@ -1,0 +1,181 @@
+"""The built-in author: writes, repairs, analyses and tunes kernels from the recipe book. Needs no model and no network."""
+
+from __future__ import annotations
+
+import itertools
+import re
+
+from tritonsmith.author.analyst import analyze
+from tritonsmith.author.book import BOOK, Match, explain_refusal, list_matches, match, match_recipe
+from tritonsmith.author.recipe import Recipe, Settings
+from tritonsmith.evaluator.schema import Hardware, Stage, Status, Task, TaskFacts
+from tritonsmith.prompts.analysis import Analysis
+from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
+
+_MAX_VARIANTS = 8
+"""Variants of one tuning stage."""
+_VARIED = (Stage.TUNE_BLOCK, Stage.TUNE_MEMORY, Stage.TUNE_GRID)
+"""Stages whose tunables make the seeds of further rounds."""
+_MOST_LOOKS = 24
+"""Settings that are written out in search of another seed."""
+_SHARED = re.compile(r"shared memory, Required: (\d+), Hardware limit: (\d+)")
+"""Bytes that a kernel needs and may have, in Triton's message."""
+
+
+class RecipeAuthor:
+    """Author over the built-in recipes; the same brief always gets the same answer."""
+
+    name = "offline"
+    computes_analyses = True
+
+    def require(self, task: Task, facts: TaskFacts, hardware: Hardware) -> None:
+        """Raises AuthorError for a task that no recipe can write."""
+        _match_or_refuse(task, facts, hardware)
+
+    async def seed(self, brief: Brief) -> Draft:
+        """A recipe by branch: branch 0 gets the plainest, branch 1 the next level, then the best of each other family that can write the
+        task without PyTorch calls, and so on in a circle; a second round has other settings."""
+        first = _require_match(brief)
+        others = list_matches(brief.task, brief.facts, brief.hardware) if brief.branch >= len(first.recipes) else ()
+        ways = [(recipe, first) for recipe in first.recipes]
+        ways += [(one.recipes[-1], one) for one in others if one.recipe(first.recipes[0].name) is None and not one.plan.calls]
+        recipe, found = ways[brief.branch % len(ways)]
+        settings = _default_settings(recipe, found, brief)
+        rounds = brief.branch // len(ways)
+        if rounds:
+            options = _list_different(recipe, settings, rounds + 1, found, brief)
+            settings = options[rounds % len(options)]
+        return _write_draft(recipe, found, settings, f"{recipe.name} {recipe.describes}")
+
+    async def repair(self, brief: Brief) -> Draft | None:
+        """Smaller tiles for what does not fit, more exact products for what is inaccurate, a recipe of the next level for what works
+        and may not win by its label. What fails otherwise is written by a plainer recipe, then by another family; None at the end."""
+        found, attempt = _require_match(brief), brief.current
+        recipe = found.recipe(attempt.candidate.recipe) if attempt else None
+        if attempt is None or recipe is None or attempt.verdict is None:
+            return None
+        settings = dict(attempt.candidate.settings)
+        status, message = attempt.verdict.status, attempt.verdict.message
+        if status is Status.LAUNCH_ERROR:
+            numbers = _SHARED.search(message)
+            need = f"it needs {numbers[1]} bytes of shared memory of {numbers[2]}" if numbers else "it cannot be launched"
+            for changed in _shrink(recipe, settings, found):
+                changed = recipe.complete(found.plan, changed, brief.hardware)
+                if _is_new(recipe, changed, brief):
+                    return _write_draft(recipe, found, changed, f"{need}: {_describe_change(settings, changed)}")
+        if status is Status.INACCURATE:
+            exact = recipe.sharpen(settings)
+            if exact and recipe.fits(found.plan, exact, brief.hardware) and _is_new(recipe, exact, brief):
+                return _write_draft(recipe, found, exact, f"not accurate enough: {_describe_change(settings, exact)}")
+        if status is Status.OK:
+            for better in found.recipes:
+                settings = _default_settings(better, found, brief)
+                if better.level > recipe.level and _is_new(better, settings, brief):
+                    return _write_draft(better, found, settings, f"{better.name} {better.describes}")
+            return None
+        return _fall_back(recipe, found, brief)
+
+    async def analyze(self, brief: Brief) -> Analysis:
+        """Computed from the verdict's facts and timing, the task's facts and the card."""
+        return analyze(brief, _require_match(brief))
+
+    async def optimize(self, brief: Brief) -> Draft | None:
+        """The recipe that the analysis names."""
+        found = _require_match(brief)
+        recipe = found.recipe(brief.analysis.kernel_type) if brief.analysis else None
+        if recipe is None or brief.analysis is None or not brief.analysis.worth_optimizing:
+            return None
+        settings = _default_settings(recipe, found, brief)
+        return _write_draft(recipe, found, settings, brief.analysis.optimisation_method) if _is_new(recipe, settings, brief) else None
+
+    async def tune(self, brief: Brief) -> tuple[Draft, ...]:
+        """Other values of the stage's tunables, all else as in `brief.current`; nothing that the history has seen."""
+        found, attempt = _require_match(brief), brief.current
+        recipe = found.recipe(attempt.candidate.recipe) if attempt else None
+        if attempt is None or recipe is None:
+            return ()
+        current = dict(attempt.candidate.settings)
+        variants = [changed for changed in _list_variants(recipe, current, brief.stage, found, brief) if _is_new(recipe, changed, brief)]
+        return tuple(_write_draft(recipe, found, changed, _describe_change(current, changed)) for changed in variants[:_MAX_VARIANTS])
+
+
+def _require_match(brief: Brief) -> Match:
+    """The plan and recipes of the current kernel's family; of the first that can write the task where it has none."""
+    name = brief.current.candidate.recipe if brief.current else ""
+    found = match_recipe(name, brief.task, brief.facts, brief.hardware) if name in BOOK else None
+    return found if found is not None else _match_or_refuse(brief.task, brief.facts, brief.hardware)
+
+
+def _fall_back(recipe: Recipe, found: Match, brief: Brief) -> Draft | None:
+    """A plainer recipe of the family, the nearest first, then the plainest of another family that can write the task."""
+    plainer = [(other, found) for other in reversed(found.recipes) if other.level < recipe.level]
+    others = [one for one in list_matches(brief.task, brief.facts, brief.hardware) if one.recipe(recipe.name) is None]
+    for other, its in [*plainer, *((one.recipes[0], one) for one in others)]:
+        settings = _default_settings(other, its, brief)
+        if all(attempt.candidate.recipe != other.name for attempt in brief.history) and _is_new(other, settings, brief):
+            return _write_draft(other, its, settings, f"{recipe.name} fails here; {other.name} {other.describes}")
+    return None
+
+
+def _match_or_refuse(task: Task, facts: TaskFacts, hardware: Hardware) -> Match:
+    found = match(task, facts, hardware)
+    if found is None:
+        raise AuthorError(
+            f"{task.path}: the built-in author has no recipe for {explain_refusal(task, facts, hardware)}; README, 'What the built-in "
+            "author can write', lists what it can; ask a model instead: --model openai:NAME [--base-url URL]"
+        )
+    return found
+
+
+def _default_settings(recipe: Recipe, found: Match, brief: Brief) -> Settings:
+    settings = recipe.defaults(found.plan, brief.hardware, brief.task.precision)
+    assert settings is not None, "match() keeps only recipes that have settings"
+    return settings
+
+
+def _write_draft(recipe: Recipe, found: Match, settings: Settings, rationale: str) -> Draft:
+    if found.plan.calls:
+        rationale = f"{rationale}; PyTorch does {', '.join(found.plan.calls)}"
+    return Draft(source=recipe.render(found.plan, settings), rationale=rationale, recipe=recipe.name, settings=settings)
+
+
+def _list_variants(recipe: Recipe, current: Settings, stage: Stage, found: Match, brief: Brief) -> list[Settings]:
+    tunables = recipe.list_tunables(found.plan, stage)
+    values = [list(options) for options in tunables.values()]
+    made: list[Settings] = []
+    for choice in itertools.product(*values) if tunables else ():
+        changed = recipe.complete(found.plan, current | dict(zip(tunables, choice, strict=True)), brief.hardware)
+        if changed != current and changed not in made and recipe.fits(found.plan, changed, brief.hardware):
+            made.append(changed)
+    return sorted(made, key=lambda changed: sum(changed[key] != current[key] for key in tunables))
+
+
+def _list_different(recipe: Recipe, settings: Settings, most: int, found: Match, brief: Brief) -> list[Settings]:
+    """These settings and others next to them, up to `most`, each with a text of its own."""
+    variants = [one for stage in _VARIED for one in _list_variants(recipe, settings, stage, found, brief)]
+    texts: dict[str, Settings] = {}
+    for one in [settings, *variants[:_MOST_LOOKS]]:
+        texts.setdefault(recipe.render(found.plan, one), one)
+        if len(texts) == most:
+            break
+    return list(texts.values())
+
+
+def _is_new(recipe: Recipe, settings: Settings, brief: Brief) -> bool:
+    seen: list[Attempt] = [*brief.history, *([brief.current] if brief.current else [])]
+    return all(attempt.candidate.recipe != recipe.name or attempt.candidate.settings != settings for attempt in seen)
+
+
+def _shrink(recipe: Recipe, settings: Settings, found: Match) -> list[Settings]:
+    """Settings with one value halved (pipeline stages: one less), in the recipe's order."""
+    made = []
+    for key, least in recipe.shrink.items():
+        value = int(settings[key])
+        smaller = value - 1 if key == "num_stages" else value // 2
+        if smaller >= least and recipe.uses(found.plan, key):
+            made.append(settings | {key: smaller})
+    return made
+
+
+def _describe_change(before: Settings, after: Settings) -> str:
+    return ", ".join(f"{key} {before.get(key)} -> {value}" for key, value in after.items() if before.get(key) != value)

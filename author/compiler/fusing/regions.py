@@ -1,0 +1,261 @@
+"""Regions: what one kernel computes, or one PyTorch call."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+from tritonsmith.author.compiler.fusing.space import (
+    ACROSS,
+    BATCH,
+    COLUMN,
+    DOWN,
+    LINE,
+    TAP,
+    ColumnSpace,
+    GroupSpace,
+    LastSpace,
+    ProductSpace,
+    Space,
+    TileSpace,
+    anchor_coordinates,
+)
+from tritonsmith.author.compiler.ir.attention import Attention
+from tritonsmith.author.compiler.ir.indices import Coordinates, variable
+from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
+from tritonsmith.author.compiler.ir.scatter import Scatter
+from tritonsmith.author.compiler.ir.values import (
+    Anchor,
+    Formula,
+    LibraryCall,
+    MatrixProduct,
+    Reduction,
+    Scan,
+    Tensor,
+    TensorView,
+    is_rounded,
+)
+
+_CHAINED = 128
+"""Terms of a sum that are so few that tensor cores may add all its large products. With 72 of them the error is that of sums by block, and
+convolutions took 0.84 to 0.96 of the time; with 576 it is four times as large (KernelBench level 2: 10, 25, 65, 82, 85; H200). They may not
+where a mean of many places follows: errors of rounding to nearest nearly vanish in it, and those of rounding towards zero stay. A strict
+verdict refused such a kernel (level 2, 67)."""
+_FEW_ROWS = 256
+"""Rows that keep a large card busy, one program each: about two for each of its processors."""
+_LONG_ROW = 65536
+"""Elements of a row that are worth several programs and a second launch."""
+
+
+@dataclass(eq=False, kw_only=True)
+class WorkRegion:
+    """One step of forward: what it stores, and what it reads from memory."""
+
+    stores: list[Tensor] = field(default_factory=list)
+    reads: dict[int, Tensor] = field(default_factory=dict)
+    evaluated: dict[int, Tensor] = field(default_factory=dict)
+    """Elementwise values that it computes."""
+    name: str = ""
+    free: bool = False
+    """Whether its kernel takes from forward how many rows or elements there are."""
+
+    @property
+    def bytes(self) -> int:
+        """What it moves at least."""
+        return sum(one.bytes for one in (*self.reads.values(), *self.stores))
+
+    @property
+    def flops(self) -> float:
+        """Arithmetic of its products; 0 for a region that is bound by memory."""
+        return 0.0
+
+    @property
+    def whole(self) -> tuple[Tensor, ...]:
+        """What it does as a whole."""
+        return ()
+
+    @property
+    def rounded(self) -> frozenset[int]:
+        """Elements of 16 bits that it stores, and of which it makes more: what is made of them is made of what others see."""
+        used = {id(operand) for one in (*self.evaluated.values(), *self.whole) for operand in one.operands}
+        return frozenset(id(one) for one in self.stores if id(one) in used and isinstance(one, Formula) and not is_rounded(one))
+
+
+@dataclass(eq=False, kw_only=True)
+class AttentionRegion(WorkRegion):
+    """Attention, key by key: no score is stored."""
+
+    attention: Attention
+
+    @property
+    def flops(self) -> float:
+        """Of both products."""
+        return self.attention.flops
+
+
+@dataclass(eq=False, kw_only=True)
+class RecurrentRegion(WorkRegion):
+    """All steps of a recurrent layer in one direction."""
+
+    recurrence: Recurrence
+    cell: LastCell | None = None
+
+    @property
+    def flops(self) -> float:
+        """Of the products with the state."""
+        return self.recurrence.flops
+
+
+@dataclass(eq=False, kw_only=True)
+class CallRegion(WorkRegion):
+    """A PyTorch call."""
+
+    call: LibraryCall
+
+
+@dataclass(eq=False, kw_only=True)
+class PointwiseRegion(WorkRegion):
+    """Values of one size, element by element."""
+
+    size: int
+
+
+@dataclass(eq=False, kw_only=True)
+class ScatterRegion(WorkRegion):
+    """Elements that meet others at places that are computed."""
+
+    scatter: Scatter
+
+
+@dataclass(eq=False, kw_only=True)
+class RowRegion(WorkRegion):
+    """Reductions and scans along rows, with the elementwise work around them."""
+
+    space: Space
+    anchors: list[Anchor] = field(default_factory=list)
+    usual_rows: int = 0
+    """Rows that its kernel is laid out for; 0 for those that it has."""
+
+    @property
+    def rows(self) -> int:
+        """Rows that its kernel is laid out for."""
+        return self.usual_rows or self.space.rows
+
+    @property
+    def spaces(self) -> list[Space]:
+        """What it may store."""
+        return [self.space]
+
+    @property
+    def whole(self) -> tuple[Tensor, ...]:
+        """Its reductions and scans."""
+        return tuple(self.anchors)
+
+    @property
+    def rounded(self) -> frozenset[int]:
+        """As for any region; but numbers about rows stay in fp32."""
+        rows = {id(one) for one in self.stores if (found := self.space.find(one.shape)) and not found[1]}
+        return super().rounded - rows
+
+    @property
+    def split(self) -> bool:
+        """Whether programs share rows: there are too few of them to keep a card busy, and they are long."""
+        few = self.rows <= _FEW_ROWS and self.space.length >= _LONG_ROW
+        return few and not any(isinstance(anchor, Scan) for anchor in self.anchors)
+
+    @property
+    def results(self) -> dict[int, Coordinates]:
+        """By anchor: the coordinates of its results."""
+        return {id(anchor): self._place(anchor) for anchor in self.anchors}
+
+    def _place(self, anchor: Anchor) -> Coordinates:
+        return anchor_coordinates(anchor)[1]
+
+
+@dataclass(eq=False, kw_only=True)
+class ProductRegion(WorkRegion):
+    """A product with the elementwise work on its operands and on its result."""
+
+    product: MatrixProduct
+    tiled: list[Reduction] = field(default_factory=list)
+    """Reductions along neighbouring columns, or along rows, which it does on the tile."""
+    split: bool = False
+    twins: tuple[ProductRegion, ProductRegion] | None = None
+    """The region at the usual size of the forward's leading axis and at a longer one, where its kernel shall take any size."""
+
+    @property
+    def usual(self) -> ProductRegion:
+        """The region whose sizes its kernel is laid out for."""
+        return self.twins[0] if self.twins else self
+
+    @property
+    def free_axis(self) -> str:
+        """The variable whose size forward says; empty where its kernel has one size."""
+        here, there = (one.product.sizes for one in self.twins or (self, self))
+        changed = [name for name, *sizes in zip((BATCH, LINE, COLUMN, TAP, ACROSS), here, there, strict=True) if len({*sizes}) > 1]
+        return changed[0] if len(changed) == 1 and changed[0] in (BATCH, LINE, COLUMN) else ""
+
+    @property
+    def chained(self) -> bool:
+        """Whether tensor cores may add all its large products: it has few, and no mean of many places follows."""
+        _, _, _, taps, depth = self.product.sizes
+        places = (one for one in self.tiled if one.tile and isinstance(one.source, TensorView) and not one.source.windows)
+        return taps * depth <= _CHAINED and all(one.kind != "sum" for one in places)
+
+    @property
+    def flops(self) -> float:
+        """Of its product."""
+        return self.product.flops
+
+    @property
+    def space(self) -> ProductSpace:
+        """What it iterates over."""
+        return ProductSpace(self.product)
+
+    @property
+    def spaces(self) -> list[ProductSpace | LastSpace | TileSpace | ColumnSpace | GroupSpace]:
+        """What it may store: an element of the result, or a number of several neighbours."""
+        last = [LastSpace(self.product)] if self.product.window else []
+        return [self.space, *last, *(self.space_of(one) for one in self.tiled)]
+
+    def space_of(self, anchor: Reduction) -> TileSpace | ColumnSpace | GroupSpace:
+        """The numbers that a reduction gives."""
+        if anchor.group:
+            return GroupSpace(self.product, anchor)
+        return TileSpace(self.product, anchor) if anchor.tile else ColumnSpace(self.product)
+
+    @property
+    def anchors(self) -> list[Anchor]:
+        """What it does as a whole."""
+        return [self.product, *self.tiled]
+
+    @property
+    def whole(self) -> tuple[Tensor, ...]:
+        """The same."""
+        return tuple(self.anchors)
+
+    @property
+    def results(self) -> dict[int, Coordinates]:
+        """By anchor: the coordinates of its results."""
+        found = {id(self.product): self.space.place}
+        for one in self.tiled:
+            shape = tuple(size for axis, size in enumerate(one.source.shape) if axis not in one.axes)
+            place = self.space_of(one).find(shape)
+            assert place is not None, "the cut takes no other reduction in"
+            found[id(one)] = place[0]
+        return found
+
+    @property
+    def left(self) -> Coordinates:
+        """Where the left operand is read."""
+        batch, rows, _, taps, depth = self.product.sizes
+        return variable(BATCH, batch), variable(LINE, rows), variable(TAP, taps), variable(ACROSS, depth)
+
+    @property
+    def right(self) -> Coordinates:
+        """Where the right operand is read."""
+        batch, _, columns, taps, depth = self.product.sizes
+        return variable(BATCH, batch), variable(TAP, taps), variable(DOWN, depth), variable(COLUMN, columns)
+
+
+AnchoredRegion = RowRegion | ProductRegion
+"""Regions that do something as a whole."""

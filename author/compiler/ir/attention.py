@@ -1,0 +1,151 @@
+"""Attention as one value: two products with elementwise work, and mostly a softmax, between them."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from tritonsmith.author.compiler.ir.indices import Coordinates, Index, count, unravel, variable
+from tritonsmith.author.compiler.ir.values import FLOATS, Formula, LibraryCall, Tensor
+
+LEAD, QUERY, KEY, FEATURE, COLUMN = "lead", "m", "n", "d", "c"
+"""Variables: the head of a batch, the query, the key, the feature of query and key, the column of a value."""
+
+
+@dataclass(eq=False, kw_only=True)
+class ScoreTile(Tensor):
+    """query @ key^T, which only the kernel of an attention has."""
+
+
+@dataclass(eq=False, kw_only=True)
+class Attention(Tensor):
+    """weights @ value, with weights = softmax(score) along the keys, or the score itself.
+
+    Leading axes of all tensors have the same number of elements: one for each head of a batch.
+    The shape is that of the result in memory; `order` says which of its axes (*leads, queries, columns) stands where.
+    """
+
+    query: Tensor
+    """[..., M, D]"""
+    key: Tensor
+    """[..., N, D]"""
+    value: Tensor
+    """[..., N, V]"""
+    product: ScoreTile | LibraryCall
+    """What stands for query @ key^T in the score."""
+    score: Tensor
+    """[..., M, N], an elementwise value of the product."""
+    softmax: bool
+    leads: tuple[int, ...]
+    """Sizes of the leading axes of the result."""
+    order: tuple[int, ...]
+    causal: bool = False
+    """Whether a query sees no key behind its own place; the score says so too."""
+    hidden: Tensor | None = None
+    """[..., M, N], the same for each head: where the weight is 0 for certain."""
+    clear: Tensor | None = None
+    """The score where nothing is hidden, and no later key: without the conditions that say so."""
+    empty_is_zero: bool = False
+    """Whether a query that sees no key gets zeros. Otherwise it gets NaN."""
+
+    @property
+    def operands(self) -> tuple[Tensor, ...]:
+        """The values that it is made of."""
+        return (self.query, self.key, self.value, *list_extras(self.score, self.product))
+
+    @property
+    def heads(self) -> int:
+        """Heads of all batches."""
+        return count(self.leads)
+
+    @property
+    def queries(self) -> int:
+        """M."""
+        return self.query.shape[-2]
+
+    @property
+    def keys(self) -> int:
+        """N."""
+        return self.key.shape[-2]
+
+    @property
+    def features(self) -> int:
+        """D."""
+        return self.query.shape[-1]
+
+    @property
+    def columns(self) -> int:
+        """V."""
+        return self.value.shape[-1]
+
+    @property
+    def flops(self) -> float:
+        """Of both products; half of them where later keys are never seen."""
+        whole = 2.0 * self.heads * self.queries * self.keys * (self.features + self.columns)
+        return whole / 2 if self.causal or self.hidden is not None else whole
+
+    def find(self, tensor: Tensor, row: Index, column: Index) -> Coordinates:
+        """Where an operand has the element of a head, a row and a column."""
+        return (*unravel(variable(LEAD, self.heads), tensor.shape[:-2]), row, column)
+
+    def place(self, row: Index, column: Index) -> Coordinates:
+        """Where the result has an element."""
+        plain = (*unravel(variable(LEAD, self.heads), self.leads), row, column)
+        return tuple(plain[axis] for axis in self.order)
+
+
+_TIMES = re.compile(r"\{0\} ([*/]) (\d[\d.e-]*)")
+"""A value times or through a positive number."""
+
+
+def find_factor(score: Tensor, product: Tensor) -> float | None:
+    """What a score is the product times, where it is nothing else and the number is positive."""
+    if score is product:
+        return 1.0
+    found = _TIMES.fullmatch(score.template) if isinstance(score, Formula) and score.inputs == (product,) else None
+    number = float(found[2]) if found else 0.0
+    return None if found is None or not number else number if found[1] == "*" else 1.0 / number
+
+
+_NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
+_FAR = 1e4
+"""A score so far from 0 keeps few digits behind the point."""
+
+
+def can_be_far(score: Tensor, product: Tensor) -> bool:
+    """Whether scores can be so far from 0, such as -1e9 where a mask hides, that a factor would round them much, or make them infinite."""
+    extras = list_extras(score, product)
+    todo, seen = [score], {id(product), *(id(one) for one in extras)}
+    while todo:
+        one = todo.pop()
+        if id(one) in seen:
+            continue
+        seen.add(id(one))
+        if isinstance(one, Formula) and any(float(number) >= _FAR for number in _NUMBER.findall(one.template)):
+            return True
+        todo += one.operands
+    return any(one.dtype in FLOATS for one in extras)
+
+
+def list_extras(score: Tensor, product: Tensor) -> list[Tensor]:
+    """The largest values in a score that are not made of the product: masks, biases, factors."""
+    known: dict[int, bool] = {}
+
+    def contains(value: Tensor) -> bool:
+        if id(value) not in known:
+            known[id(value)] = value is product or (
+                not isinstance(value, LibraryCall) and any([contains(one) for one in value.operands])
+            )
+        return known[id(value)]
+
+    found: dict[int, Tensor] = {}
+    todo = [score]
+    while todo:
+        one = todo.pop()
+        if one is product:
+            continue
+        if contains(one):
+            todo += one.operands
+        else:
+            found[id(one)] = one
+    return list(found.values())

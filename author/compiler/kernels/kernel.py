@@ -1,0 +1,161 @@
+"""The text of a kernel and of its launch."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass, field
+
+from tritonsmith.author.compiler.ir.values import Held, Tensor
+
+
+@dataclass
+class Kernel:
+    """A kernel, and how forward launches it."""
+
+    name: str
+    does: str
+    """One line for its docstring."""
+    arguments: list[tuple[str, Tensor]]
+    sizes: list[tuple[str, str]]
+    """Numbers that it takes: names, and what forward gives for them."""
+    constants: list[tuple[str, int]]
+    """Its constexpr arguments with their values."""
+    lines: list[str]
+    grid: str
+    stores: list[Tensor] = field(default_factory=list)
+    """What forward allocates for it."""
+    warps: int = 4
+    stages: int = 0
+    registers: int = 0
+    """Of a thread, at most; 0 where the compiler decides."""
+    cooperative: bool = False
+    """Whether all programs must be on the card at once."""
+    ahead: str = ""
+    """The text of a function that it calls."""
+    parts: KeptParts | None = None
+    """A parameter that is split ahead of it."""
+
+    @property
+    def signature(self) -> str:
+        """Its arguments."""
+        names = [*(name for name, _ in self.arguments), *(name for name, _ in self.sizes)]
+        return ", ".join([*names, *(f"{name}: tl.constexpr" for name, _ in self.constants)])
+
+
+@dataclass(eq=False, kw_only=True)
+class Buffer(Tensor):
+    """Memory between two kernels of one region, or between the programs of one."""
+
+    zeroed: bool = False
+
+
+@dataclass
+class KeptParts:
+    """Parts of a parameter, and the kernel that makes them."""
+
+    kernel: str
+    """Its name."""
+    held: Held
+    parts: Buffer
+    """[high and low, and maybe high times 2^11, batch, lines, places]: taps one behind the other, each with zeros up to whole blocks."""
+    exponents: Buffer
+    """[batch, lines]: the powers of two."""
+    text: str = ""
+    """Of the kernel."""
+
+    @property
+    def apart(self) -> int:
+        """Elements between the high part of a value and its low part."""
+        return self.parts.size // self.parts.shape[0]
+
+
+LINE = 130
+"""Characters of a line of kernel text."""
+
+
+def wrap(head: str, parts: list[str], tail: str, indent: str) -> list[str]:
+    """A call or signature on one line, or on several where it is long."""
+    text = f"{indent}{head}{', '.join(parts)}{tail}"
+    if len(text) <= LINE:
+        return [text]
+    lines, current = [f"{indent}{head}"], f"{indent}    "
+    for part in parts:
+        if current.strip() and len(current) + len(part) + 2 > LINE:
+            lines.append(current.rstrip())
+            current = f"{indent}    "
+        current += f"{part}, "
+    return [*lines, current.rstrip(), f"{indent}{tail}"]
+
+
+def join_lines(lines: list[str]) -> list[str]:
+    """Statements on one line each, as they are before `wrap`."""
+    found: list[str] = []
+    for line in lines:
+        if line.startswith((" ", ")")):
+            found[-1] += line.strip() if found[-1].endswith("(") else f" {line.strip()}"
+        else:
+            found.append(line)
+    return [re.sub(r",? \)$", ")", line) for line in found]
+
+
+def wrap_launch(line: str) -> list[str]:
+    """A statement on several lines where it is a long launch."""
+    head, launch, arguments = line.partition("](")
+    return wrap(f"{head}](", arguments.removesuffix(")").split(", "), ")", "") if launch else [line]
+_ACCESS = re.compile(r"(\s*)(.*?tl\.(?:load|store)\()(.*?)(\)*)")
+
+
+def fold(line: str) -> list[str]:
+    """A line of a kernel; one that reads or stores and is long stands on several."""
+    found = _ACCESS.fullmatch(line) if len(line) > LINE else None
+    if found is None:
+        return [line]
+    indent, head, inner, tail = found.groups()
+    while inner.count("(") > inner.count(")"):
+        inner, tail = f"{inner})", tail[1:]
+    return wrap(head, split_arguments(inner), tail, indent)
+
+
+def split_arguments(text: str) -> list[str]:
+    """The arguments of a call, one by one."""
+    parts, depth = [""], 0
+    for letter in text:
+        depth += (letter in "([{") - (letter in ")]}")
+        if letter == "," and not depth:
+            parts.append("")
+        else:
+            parts[-1] += letter
+    return [part.strip() for part in parts]
+
+
+def unfold(text: str) -> list[str]:
+    """The statements of a text on one line each."""
+    found: list[str] = []
+    depth = 0
+    for line in text.split("\n"):
+        code = line.partition("  # ")[0]
+        if depth:
+            found[-1] += line.strip() if found[-1].endswith(("(", "[")) else f" {line.strip()}"
+        else:
+            found.append(line)
+        depth += sum(map(code.count, "([")) - sum(map(code.count, ")]"))
+    return [re.sub(r",? \)", ")", line) for line in found]
+
+
+def share_quotients(lines: list[str], place: str, first: str, block: int) -> list[str]:
+    """Lines with `first // n` for `place // n` where no block crosses a multiple of n: computed once, and what they read is read once.
+
+    place: the variable of the elements' places, `block` of them from `first`, a multiple of `block`, on.
+    """
+    return [_share_quotient(line, place, first, block) for line in lines]
+
+
+def _share_quotient(line: str, place: str, first: str, block: int) -> str:
+    if "tl.store(" in line:
+        return line
+    shared = re.sub(rf"\b{place} // (\d+)\b", lambda found: f"{first} // {found[1]}" if int(found[1]) % block == 0 else found[0], line)
+    pointers, _, condition = shared.partition(", mask=")
+    varies = re.compile(rf"\b({place}|inside|valid)\b")
+    if "tl.load(" in line and varies.search(condition) and not varies.search(pointers):
+        return line  # a pointer to one element cannot have a mask for many
+    return shared

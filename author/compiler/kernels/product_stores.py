@@ -1,0 +1,207 @@
+"""What a product's kernel does with its sums: elementwise work, reductions along neighbouring columns, and the stores."""
+
+from __future__ import annotations
+
+from tritonsmith.author.compiler.fusing.regions import ProductRegion
+from tritonsmith.author.compiler.fusing.space import (
+    COLUMN,
+    LINE,
+    ColumnSpace,
+    GroupSpace,
+    LastSpace,
+    Misfit,
+    ProductSpace,
+    TileSpace,
+    Walk,
+)
+from tritonsmith.author.compiler.ir.indices import Coordinates, ravel
+from tritonsmith.author.compiler.ir.values import Reduction, Tensor, TensorView
+from tritonsmith.author.compiler.kernels.anchors import HELPER, fill_line, find_kind, find_neutral
+from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope, locate_store
+from tritonsmith.author.compiler.kernels.kernel import Buffer
+from tritonsmith.author.compiler.kernels.product_tiles import OUTER, TileEmitter, TileGrid, unfold_sums, write_places
+
+_NAMES = {"max": "most", "min": "least", "sum": "part"}
+
+
+AnySpace = ProductSpace | LastSpace | TileSpace | ColumnSpace | GroupSpace
+
+
+class StoreWriter:
+    """Writes the lines behind the loop, which start from `total`.
+
+    Args:
+        region: the product's.
+        grid: its tiles.
+        arguments: gets what is read and stored.
+        big: whether places need numbers of 64 bits.
+    """
+
+    def __init__(self, region: ProductRegion, grid: TileGrid, arguments: Arguments, big: bool) -> None:
+        self.region, self.grid, self.arguments, self.big = region, grid, arguments, big
+        self.found: dict[tuple[int, int], str] = {}
+        """By reduction and number: the name of its result."""
+        self.ahead: list[str] = []
+        """Lines that are the same for all tiles of a program which has several beside each other."""
+        self.emitter = self._open(region.product.folded)
+        self.emitter.outcomes[id(region.product), 0] = "total"
+        self.emitter.names["total"] = frozenset((LINE, COLUMN))
+
+    def _open(self, folded: int = 1, size: int = 1) -> TileEmitter:
+        bounds = self.grid.list_bounds(folded, size)
+        emitter = TileEmitter(self.arguments, lambda one: id(one) in self.region.reads or isinstance(one, Buffer), bounds, OUTER)
+        emitter.rounded = self.region.rounded
+        if self.grid.tile.at_once:
+            emitter.scopes = [Scope(frozenset((LINE,)), self.ahead), Scope(frozenset((COLUMN,)))]
+        return emitter
+
+    def write(self) -> list[str]:
+        """The lines."""
+        folded = self.region.product.folded
+        for line in unfold_sums(self.grid, self.big):
+            self.emitter.line(line)
+        for anchor in self.region.tiled:
+            if not anchor.tile:
+                self._reduce_group(anchor) if anchor.group else self._reduce_rows(anchor)
+        by_size: dict[int, list[tuple[Tensor, AnySpace, Coordinates]]] = {}
+        for value in self.region.stores:
+            space, at = self._locate(value)
+            by_size.setdefault(space.anchor.tile if isinstance(space, TileSpace) else 0, []).append((value, space, at))
+        shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
+        for value, space, at in by_size.pop(0, []):
+            self._store(self.emitter, value, space, at, shape)
+        for anchor in sorted(self.region.tiled, key=lambda one: one.tile):
+            if anchor.tile:
+                self._reduce(anchor)
+        lines = self.emitter.scopes[-1].lines
+        for size, stores in sorted(by_size.items()):
+            emitter = self._open(size=size)
+            emitter.outcomes |= self.found
+            emitter.names |= dict.fromkeys(self.found.values(), frozenset((LINE, COLUMN)))
+            emitter.line(write_places(self.grid, self.big, "BLOCK_M", f"BLOCK_N // {size}")[1])
+            for value, space, at in stores:
+                self._store(emitter, value, space, at, f"(BLOCK_M, BLOCK_N // {size})")
+            lines += emitter.scopes[-1].lines
+        return lines
+
+    def _locate(self, value: Tensor) -> tuple[AnySpace, Coordinates]:
+        """Where a value's elements are known: with the sums, or with what a reduction finds."""
+        for space in self.region.spaces:
+            found = space.find(value.shape)
+            if found is None:
+                continue
+            try:
+                Walk(lambda one: id(one) in self.region.reads, allowed=self.region.results).visit(value, found[0])
+            except Misfit:
+                continue
+            return space, found[0]
+        raise AssertionError("the cut lets no other value in")
+
+    def _store(self, emitter: TileEmitter, value: Tensor, space: AnySpace, at: Coordinates, shape: str) -> None:
+        text = emitter.read(value, at, space.guards)
+        target, index = locate_store(value, ravel(at, value.shape))
+        own = OUTER - {LINE} if isinstance(space, ColumnSpace) else OUTER
+        mask, pointer = emitter.mask(own, space.guards), emitter.address(target, index, stored=True)
+        if own is OUTER and not {LINE, COLUMN} <= index.names:
+            pointer = f"tl.broadcast_to({pointer}, {shape})"
+        emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
+
+    def _choose_title(self, anchor: Reduction) -> str:
+        """The name of a reduction's first result."""
+        return self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+
+    def _note_results(self, anchor: Reduction, title: str, *names: str) -> None:
+        """Have what follows use a reduction's results, which differ along these variables."""
+        for number, part in enumerate(find_kind(anchor.kind, anchor.source.dtype).parts[:2]):
+            self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
+            self.emitter.names[f"{title}{part}"] = frozenset(names)
+
+    def _reduce_rows(self, anchor: Reduction) -> None:
+        """One number for each column, of all channels."""
+        space, place = self._locate(anchor.source)
+        guards = space.guards
+        channels, kind = self.region.product.shape[1], find_kind(anchor.kind, anchor.source.dtype)
+        title = self._choose_title(anchor)
+        text, helper = self.emitter.read(anchor.source, place, guards), ""
+        valid = self.emitter.bounds[LINE]
+        for line in kind.whole:
+            if line == HELPER:
+                assert anchor.helper is not None
+                helper = self.emitter.read(anchor.helper, place, guards)
+            else:
+                self.emitter.line(fill_line(line, title, text, "m", helper, "0, keep_dims=True", valid, str(channels)))
+            self._note_results(anchor, title, COLUMN)
+
+    def _reduce_group(self, anchor: Reduction) -> None:
+        """Numbers of each few neighbouring columns, for each of these."""
+        space, place = self._locate(anchor.source)
+        kind, size = find_kind(anchor.kind, anchor.source.dtype), anchor.group
+        title = self._choose_title(anchor)
+        shape, helper = f"(BLOCK_M, BLOCK_N // {size}, {size})", ""
+        text = f"tl.reshape({self.emitter.read(anchor.source, place, space.guards)}, {shape})"
+        for line in kind.whole:
+            if line == HELPER:
+                assert anchor.helper is not None
+                helper = self.arguments.name("apart")
+                self.emitter.line(f"{helper} = tl.reshape({self.emitter.read(anchor.helper, place, space.guards)}, {shape})")
+                continue
+            found = fill_line(line, title, text, "", helper, "2, keep_dims=True", "", str(size))
+            name, _, value = found.partition(" = ")
+            self.emitter.line(f"{name} = {value}  # of each {size} columns")
+            self.emitter.line(f"{name} = tl.reshape(tl.broadcast_to({name}, {shape}), (BLOCK_M, BLOCK_N))")
+            self._note_results(anchor, title, LINE, COLUMN)
+
+    def _reduce(self, anchor: Reduction) -> None:
+        """One number for each window or block of a tile's rows."""
+        assert isinstance(anchor.source, TensorView)
+        space, size = self.region.space, anchor.tile
+        text = self.emitter.read(anchor.reduced, space.place, space.guards)
+        inside = "" if anchor.source.windows else " & ".join(one for guard in space.guards for one in guard.texts)
+        if anchor.kind == "moments":
+            self._find_moments(anchor, text, inside)
+            return
+        counted = f"tl.where({inside}, {text}, {find_neutral(anchor)})" if inside else text
+        name = self.found[id(anchor), 0] = self.arguments.name(_NAMES[anchor.kind])
+        what = "window" if anchor.source.windows else "block of columns"
+        order = self.region.product.order
+        in_strips = anchor.source.windows and order is not None and order.strip > 1
+        found = self._take_in_strips(anchor.kind, counted) if in_strips else self._take(anchor.kind, counted, size)
+        self.emitter.line(f"{name} = {found}  # of each {what}")
+
+    def _take(self, kind: str, text: str, size: int, rows: str = "BLOCK_M") -> str:
+        """A number for each few neighbours of a row; all of a tile need no other shape, which would move them between threads."""
+        if size == self.grid.tile.columns:
+            return f"tl.{kind}({text}, 1, keep_dims=True)"
+        return f"tl.{kind}(tl.reshape({text}, ({rows}, BLOCK_N // {size}, {size})), 2)"
+
+    def _take_in_strips(self, kind: str, text: str) -> str:
+        """A number for each window of strips: first of what lies above each other, which a thread has, then of neighbours."""
+        order = self.region.product.order
+        assert order is not None
+        whole, high = order.area * order.strip == self.grid.tile.columns, order.window[:-1]
+        blocks = [] if whole else [f"BLOCK_N // {order.area * order.strip}"]
+        shape = ", ".join(["BLOCK_M", *blocks, *map(str, high), str(order.strip), str(order.window[-1])])
+        axis = 1 + len(blocks)
+        found = f"tl.reshape({text}, ({shape}))"
+        for _ in high:
+            found = f"tl.{kind}({found}, {axis})"
+        found = f"tl.{kind}({found}, {axis + 1})"
+        return found if whole else f"tl.reshape({found}, (BLOCK_M, BLOCK_N // {order.area}))"
+
+    def _find_moments(self, anchor: Reduction, text: str, inside: str) -> None:
+        """Sum, squares about the mean, and the number of values of each block."""
+        total, squares, number = (self.arguments.name(hint) for hint in ("part", "squares", "counted"))
+        self.found |= {(id(anchor), 0): total, (id(anchor), 1): squares, (id(anchor), 2): number}
+        line, size = self.emitter.line, anchor.tile
+        mean = f"{total} / {size}.0"
+        if inside:
+            line(f"inside = {inside}")
+            line(f"{number} = {self._take('sum', 'inside.to(tl.float32)', size, '1')}")
+            mean = f"{total} / tl.maximum({number}, 1.0)"
+        line(f"{total} = {self._take('sum', f'tl.where(inside, {text}, 0.0)' if inside else text, size)}  # of each block of columns")
+        if size == self.grid.tile.columns:
+            line(f"apart = {text} - {mean}")
+        else:
+            line(f"apart = tl.broadcast_to(({mean})[:, :, None], (BLOCK_M, BLOCK_N // {size}, {size}))")
+            line(f"apart = {text} - tl.reshape(apart, (BLOCK_M, BLOCK_N))")
+        line(f"{squares} = {self._take('sum', 'tl.where(inside, apart * apart, 0.0)' if inside else 'apart * apart', size)}")

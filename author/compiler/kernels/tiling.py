@@ -1,0 +1,167 @@
+"""How a kernel of rows is laid out: how many rows and places a program holds at once."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from tritonsmith.author.compiler.fusing.passes import count_passes, list_places
+from tritonsmith.author.compiler.fusing.regions import RowRegion
+from tritonsmith.author.compiler.fusing.space import PLACE, ROW, Walk, anchor_coordinates
+from tritonsmith.author.compiler.ir.indices import Digit, Index, Loaded, ravel
+from tritonsmith.author.compiler.ir.values import Scan
+from tritonsmith.author.recipe import Settings
+
+_WINDOW = 64
+"""Places of a row that one thread goes through by itself."""
+_NEAR = 8
+"""Elements between neighbouring rows up to which such threads still read whole lines of memory together."""
+_LEAST_THREADS = 128
+_FEW_ROWS = 8
+_MANY_ROWS = 1024
+_TOGETHER = 4
+"""Rows of a program that read a shared operand together; so many rows still give a large card enough programs."""
+_ONCE = 2
+"""The longest row that a program holds is shorter by this where it would be read only once anyway, or where more than its values is held.
+Softmax of 4,096 rows of 32,768 took 0.263 ms with whole rows, and 0.316 ms with rows that four programs hold together (H200)."""
+_WIDER = 2
+"""Times as many places and half as many for a thread where a row is gone along several times: fewer rows are read at once then, and L2 has
+them still (group norm 5.52 ms instead of 5.98 ms, L1 norm 6.74 ms instead of 8.20 ms; KernelBench level 1, 35 and 38; H200)."""
+_LONG = 8192
+"""Places of a row that a program holds, from which half as many for a thread are faster (RMS norm 0.133 ms instead of 0.136 ms). A row of
+just so many is read twice in two blocks, the second time from L2: more programs fit a processor then (0.131 ms, layer norm 0.133 ms instead
+of 0.135 ms, in kernels by hand; H200, benchmarks/results/raw/settings/norm_blocks.jsonl)."""
+_TWICE = 2
+"""Times as many elements for a thread where it keeps whole rows whose places lie apart, each read and written once (an RMS norm over 64
+channels: 3.68 ms instead of 4.90 ms; H200, 2026-11-26)."""
+_SORTED = 1024
+"""Elements of a program that sorts rows."""
+_SORTED_BY_THREAD = 8
+_SHARE = 4
+"""A shared operand of a row's size over this is worth it."""
+
+
+class RowLayout(StrEnum):
+    """What a program holds at once."""
+
+    ROW = "row"
+    """A row, or blocks of one."""
+    TILE = "tile"
+    """Several rows, all or blocks of them."""
+    COLUMNS = "columns"
+    """One place of many rows."""
+
+
+@dataclass(frozen=True)
+class Tiling:
+    """The layout with its sizes."""
+
+    layout: RowLayout
+    rows: int
+    """Of a program; 1 for a row."""
+    block: int
+    """Places at once; 1 for columns."""
+    looped: bool
+    warps: int
+
+
+def round_up(number: int) -> int:
+    """The next power of two."""
+    return 1 << max(0, number - 1).bit_length()
+
+
+def evaluate(index: Index, row: int, place: int) -> int:
+    """The value of an index at a row and a place; numbers from memory count as 0."""
+    total = index.constant
+    for atom, factor in index.terms:
+        if isinstance(atom, Digit):
+            inner = evaluate(atom.of, row, place)
+            total += factor * (inner % atom.by if atom.remainder else inner // atom.by)
+        elif not isinstance(atom, Loaded):
+            total += factor * (row if atom.name == ROW else place)
+    return total
+
+
+def find_strides(region: RowRegion) -> tuple[int, int]:
+    """How far neighbouring rows, and neighbouring places of a row, lie apart in the largest tensor that is read."""
+    found = [1, 1]
+    largest = -1
+    for anchor in region.anchors:
+        walk = _Places(lambda one: id(one) in region.reads)
+        walk.visit(anchor.source, anchor_coordinates(anchor)[0])
+        for size, index in walk.indices:
+            if size > largest:
+                here = evaluate(index, 0, 0)
+                largest, found = size, [evaluate(index, 1, 0) - here, evaluate(index, 0, 1) - here]
+    return found[0], found[1]
+
+
+class _Places(Walk):
+    """A walk that keeps where memory is read."""
+
+    @property
+    def indices(self) -> list[tuple[int, Index]]:
+        return [(value.size, ravel(at, value.shape)) for key, at in self._seen for value in [self.leaves.get(key)] if value is not None]
+
+
+def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -> Tiling:
+    """The layout in which neighbouring threads read neighbouring memory, with enough programs for a card."""
+    space = region.space
+    near, step = (abs(one) for one in find_strides(region))
+    tile, per_thread = int(settings["tile"]), int(settings["per_thread"])
+    length, passes = round_up(space.length), count_passes(region)
+    most = int(settings["whole_row"]) // _ONCE
+    if any(isinstance(anchor, Scan) and anchor.whole for anchor in region.anchors):
+        rows = min(round_up(region.rows), max(1, _SORTED // length))
+        return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, _SORTED_BY_THREAD))
+    if 0 < near < step and region.rows > 1 and not shared and passes > 1 and 32 * length <= most:
+        rows = min(round_up(region.rows), max(32, min(256, most // (2 * length))))
+        return Tiling(RowLayout.TILE, rows, length, False, _count_warps(rows * length, _TWICE * per_thread))
+    if space.length <= _WINDOW and near <= _NEAR and (near < step or space.length < _WINDOW and near != space.length) and region.rows >= 32:
+        rows = min(256, round_up(region.rows))
+        return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
+    if region.rows > 1 and (near and near < step or step == 0):  # neighbouring rows are neighbours in memory
+        rows = min(64, round_up(region.rows))
+        block = min(length, max(1, tile // rows))
+        if block == 1:
+            return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, rows // 64))
+        return Tiling(RowLayout.TILE, rows, block, block < space.length, _count_warps(rows * block, per_thread))
+    if region.rows <= _FEW_ROWS or passes > 1 and _is_light(region):  # a program that is alone waits for memory once
+        most = int(settings["whole_row"])
+    if length > most and not shared and region.rows >= _MANY_ROWS and passes == 1 and _shares_most(region):
+        return Tiling(RowLayout.TILE, _TOGETHER, tile // _TOGETHER, True, _count_warps(tile, per_thread))
+    wide = passes > 1 and not shared and not any(isinstance(anchor, Scan) for anchor in region.anchors)
+    if length > most or shared:
+        tile, per_thread = (_WIDER * tile, per_thread // _WIDER) if wide else (tile, per_thread)
+        return Tiling(RowLayout.ROW, 1, tile, True, _count_warps(tile, per_thread))
+    rows = min(round_up(region.rows), max(1, 1024 // length))
+    written = wide and length >= _LONG and bool(list_places(region))
+    if written and space.length == _LONG and _is_light(region):
+        return Tiling(RowLayout.ROW, 1, length // 2, True, _count_warps(length // 2, per_thread // _WIDER))
+    per_thread = per_thread // _WIDER if written else per_thread
+    return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
+
+
+def _is_light(region: RowRegion) -> bool:
+    """Whether a program that holds a row has one value for each of its places: one tensor of that size is read, and one is stored."""
+    size = region.rows * region.space.length
+    return all(sum(value.size >= size for value in values) <= 1 for values in (region.reads.values(), region.stores))
+
+
+def _shares_most(region: RowRegion) -> bool:
+    """Whether rows share an operand that is not small next to a row, as those of a matrix share the vector that it multiplies."""
+    own = shared = 0
+    for anchor in region.anchors:
+        walk = _Places(lambda one: id(one) in region.reads)
+        walk.visit(anchor.source, anchor_coordinates(anchor)[0])
+        for size, index in walk.indices:
+            if index.names == {PLACE}:
+                shared += size
+            else:
+                own += size // region.rows
+    return _SHARE * shared >= own
+
+
+def _count_warps(elements: int, per_thread: int) -> int:
+    """Warps of a program, so that each thread has some elements."""
+    return max(1, min(32, round_up(elements // (32 * per_thread)))) if elements >= _LEAST_THREADS else 1

@@ -1,0 +1,314 @@
+"""Reductions over any axes, the norms of vectors, softmax and its kin."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from tritonsmith.author.compiler.ir.indices import Shape, count
+from tritonsmith.author.compiler.ir.values import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
+from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
+from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula
+from tritonsmith.author.compiler.lowering.views import expand, reshape
+
+_OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
+"""What a reduction gives where there is no element."""
+_MOST_NUMBERS = 4096
+"""Sorted numbers that are all compared with each value."""
+
+
+def reduce(source: Tensor, axes: tuple[int, ...], kind: str, dtype: str = "", keep: bool = False, which: int = 0) -> Tensor:
+    """One number for all elements along some axes."""
+    if not source.size:
+        if kind not in _OF_NOTHING:
+            raise NotCovered("of no element")
+        left = keep_axes(source.shape, axes) if keep else tuple(size for axis, size in enumerate(source.shape) if axis not in axes)
+        return constant(_OF_NOTHING[kind], dtype or source.dtype, left)
+    if along(source.shape, axes) == 1:
+        value = constant(0, "int64", source.shape) if which else cast(source, dtype or source.dtype)
+        return value if keep else reshape(value, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
+    found = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=kind)
+    return take(found, which, dtype or source.dtype, keep)
+
+
+def take(anchor: Reduction, which: int, dtype: str, keep: bool) -> Tensor:
+    """A result of a reduction, with its axes as axes of one element where `keep`."""
+    shape = anchor.source.shape
+    left = tuple(size for axis, size in enumerate(shape) if axis not in anchor.axes)
+    value = AnchorResult(shape=left, dtype=dtype, anchor=anchor, which=which)
+    return reshape(value, keep_axes(shape, anchor.axes)) if keep else value
+
+
+def keep_axes(shape: Shape, axes: tuple[int, ...]) -> Shape:
+    """The shape with one element along some axes."""
+    return tuple(1 if axis in axes else size for axis, size in enumerate(shape))
+
+
+def along(shape: Shape, axes: tuple[int, ...]) -> int:
+    """Elements along some axes."""
+    return count(tuple(shape[axis] for axis in axes))
+
+
+def _where(call: NodeCall) -> tuple[Tensor, tuple[int, ...], bool]:
+    """The tensor, the axes and whether they are kept."""
+    source = call.tensor(0, "input", "self")
+    return source, find_axes(call.get(1, "dim", "axis", default=None), len(source.shape)), bool(call.get(2, "keepdim", default=False))
+
+
+def _accumulate(call: NodeCall) -> Lowered:
+    """`sum`, `mean` and `prod`."""
+    source, axes, keep = _where(call)
+    name = call.node.target.rpartition(".")[2]
+    if name == "mean" and not source.size:
+        return constant(math.nan, call.dtype, call.shape)
+    value = cast(source, call.dtype) if call.dtype not in FLOATS or source.dtype not in FLOATS else source
+    found = reduce(value, axes, "prod" if name == "prod" else "sum", call.dtype, keep)
+    return formula("{0} / {1}", found, along(source.shape, axes), like=call.dtype) if name == "mean" else found
+
+
+def _extreme(call: NodeCall) -> Lowered:
+    """`max`, `min`, `amax`, `amin`: of a tensor, along an axis with the places, or of two tensors."""
+    name = call.node.target.rpartition(".")[2]
+    kind = "max" if "max" in name else "min"
+    second = call.get(1, "other", default=None)
+    if isinstance(second, Tensor):
+        return formula(
+            "tl.maximum({0}, {1})" if kind == "max" else "tl.minimum({0}, {1})", call.args[0], second, like=call.dtype, shape=call.shape
+        )
+    source, axes, keep = _where(call)
+    if len(call.node.outputs) < 2:
+        return reduce(source, axes, kind, "", keep)
+    return find_best(source, axes, kind, keep)
+
+
+def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool) -> tuple[Tensor, Tensor]:
+    """The largest (`max`) or least (`min`) element along some axes, and its place among them."""
+    if along(source.shape, axes) == 1:
+        return reduce(source, axes, kind, "", keep), reduce(source, axes, f"arg{kind}", "int64", keep, which=1)
+    best = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=f"arg{kind}")
+    return take(best, 0, source.dtype, keep), take(best, 1, "int64", keep)
+
+
+def _place(call: NodeCall) -> Lowered:
+    """`argmax` and `argmin`."""
+    source, axes, keep = _where(call)
+    return reduce(source, axes, call.node.target.rpartition(".")[2], "int64", keep, which=1)
+
+
+def _test(call: NodeCall) -> Lowered:
+    """`any` and `all`."""
+    source, axes, keep = _where(call)
+    return reduce(cast(source, "bool"), axes, call.node.target.rpartition(".")[2], "bool", keep)
+
+
+def _count(call: NodeCall) -> Lowered:
+    """`count_nonzero`."""
+    source = call.tensor(0, "input", "self")
+    axes = find_axes(call.get(1, "dim", default=None), len(source.shape))
+    return reduce(cast(cast(source, "bool"), "int64"), axes, "sum", "int64")
+
+
+def _skip_nan(call: NodeCall) -> Lowered:
+    """`nansum` and `nanmean`: what is no number does not count."""
+    source, axes, keep = _where(call)
+    total = reduce(formula("tl.where({0} == {0}, {0}, 0.0)", source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
+    if call.node.target.endswith("nansum"):
+        return total
+    counted = reduce(formula("tl.where({0} == {0}, 1.0, 0.0)", source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
+    return formula("{0} / {1}", total, counted, like=call.dtype)
+
+
+def _both_extremes(call: NodeCall) -> Lowered:
+    """`aminmax`."""
+    source = call.tensor(0, "input", "self")
+    axes, keep = find_axes(call.kwargs.get("dim"), len(source.shape)), bool(call.kwargs.get("keepdim", False))
+    return reduce(source, axes, "min", "", keep), reduce(source, axes, "max", "", keep)
+
+
+def find_moments(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Mean and sum of squared distances from it, with axes of one element, and the distances."""
+    wide = widen(source.dtype)
+    if along(source.shape, axes) == 1:
+        zero = formula("{0} - {0}", source, like=wide)  # or NaN
+        return cast(source, wide), formula("{0} * {0}", zero, like=wide), zero
+    found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="moments")
+    mean, squares = take(found, 0, wide, True), take(found, 1, wide, True)
+    distance = rename(formula("{0} - {1}", source, mean, like=wide), "centered")
+    found.helper = distance
+    return mean, squares, distance
+
+
+def _spread(call: NodeCall) -> Lowered:
+    """`var`, `std`, `var_mean` and `std_mean`."""
+    source = call.tensor(0, "input", "self")
+    axes = find_axes(call.kwargs.get("dim", next((one for one in call.args[1:] if not isinstance(one, bool)), None)), len(source.shape))
+    unbiased = call.kwargs.get("unbiased", next((one for one in call.args[1:] if isinstance(one, bool)), True))
+    correction = call.kwargs.get("correction", 1 if unbiased else 0)
+    correction = 1 if correction is None else correction
+    keep = bool(call.kwargs.get("keepdim", False))
+    mean, squares, _ = find_moments(source, axes)
+    name = call.node.target.rpartition(".")[2]
+    template = "tl.sqrt({0} / {1})" if name.startswith("std") else "{0} / {1}"
+    found = cast(formula(template, squares, along(source.shape, axes) - correction, like=squares.dtype), call.dtype)
+    values = (found, cast(mean, call.dtype)) if name.endswith("mean") else (found,)
+    shaped = tuple(one if keep else reshape(one, spec.shape) for one, spec in zip(values, call.node.outputs, strict=True))
+    return shaped if len(shaped) > 1 else shaped[0]
+
+
+def find_exponentials(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
+    """Maximum and sum of exponentials below it, with axes of one element, and the exponentials."""
+    wide = widen(source.dtype)
+    if along(source.shape, axes) == 1:
+        alone = formula("tl.exp({0} - {0})", source, like=wide)
+        return cast(source, wide), alone, alone
+    found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="exponentials")
+    most, total = take(found, 0, wide, True), take(found, 1, wide, True)
+    found.helper = rename(formula("tl.exp({0} - {1})", source, most, like=wide), "exponential")
+    return most, total, found.helper
+
+
+def softmax(source: Tensor, axis: int, dtype: str) -> Tensor:
+    """Softmax along an axis."""
+    _, total, exponentials = find_exponentials(source, find_axes(axis, len(source.shape)))
+    return formula("{0} / {1}", exponentials, total, like=widen(dtype), result=dtype)
+
+
+def log_softmax(source: Tensor, axis: int, dtype: str) -> Tensor:
+    """The logarithm of the softmax along an axis."""
+    most, total, _ = find_exponentials(source, find_axes(axis, len(source.shape)))
+    return formula("{0} - {1} - tl.log({2})", source, most, total, like=widen(dtype), result=dtype)
+
+
+def _softmax(call: NodeCall) -> Lowered:
+    source, name = call.tensor(0, "input", "self"), (call.node.module_type or call.node.target.rpartition(".")[2]).lower()
+    if name == "softmax2d":
+        return softmax(source, -3, call.dtype)
+    axis = call.option(1, "dim", None)
+    if not isinstance(axis, int):
+        raise NotCovered("without dim")
+    source = cast(source, call.dtype) if source.dtype not in FLOATS else source
+    if "softmin" in name:
+        source = formula("-{0}", source, like=source.dtype)
+    return log_softmax(source, axis, call.dtype) if "log" in name else softmax(source, axis, call.dtype)
+
+
+def log_sum_exp(source: Tensor, axes: tuple[int, ...], keep: bool, dtype: str) -> Tensor:
+    """The logarithm of the sum of exponentials."""
+    if along(source.shape, axes) == 1:
+        return reduce(source, axes, "sum", dtype, keep)
+    most, total, _ = find_exponentials(source, axes)
+    infinite = 'tl.where(tl.abs({0}) == float("inf"), {0}, {0} + tl.log({1}))'  # whose distance from itself is no number
+    found = formula(infinite, most, total, like=most.dtype, result=dtype)
+    return found if keep else reshape(found, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
+
+
+def _log_sum(call: NodeCall) -> Lowered:
+    source, axes, keep = _where(call)
+    return log_sum_exp(source, axes, keep, call.dtype)
+
+
+def vector_norm(source: Tensor, order: Any, axes: tuple[int, ...], keep: bool, dtype: str) -> Tensor:
+    """The norm of an order of the elements along some axes."""
+    if isinstance(order, dict) and "float" in order:
+        order = float(order["float"])
+    if order in (None, "fro", 2, 2.0):
+        return formula("tl.sqrt({0})", reduce(formula("{0} * {0}", source, like=source.dtype), axes, "sum", dtype, keep), like=dtype)
+    size = formula("tl.abs({0})", source, like=source.dtype)
+    if order in (1, 1.0):
+        return reduce(size, axes, "sum", dtype, keep)
+    if order in (float("inf"), float("-inf")):
+        return reduce(size, axes, "max" if order > 0 else "min", dtype, keep)
+    if not isinstance(order, int | float) or order <= 0:
+        raise NotCovered(f"of order {order}")
+    total = reduce(formula("libdevice.pow({0}, {1})", size, order, like=source.dtype), axes, "sum", dtype, keep)
+    return formula("libdevice.pow({0}, {1})", total, 1 / order, like=dtype)
+
+
+def _norm(call: NodeCall) -> Lowered:
+    source = call.tensor(0, "input", "self", "x", "A")
+    order = call.get(1, "p", "ord", default=None)
+    axes = find_axes(call.get(2, "dim", default=None), len(source.shape))
+    matrix = call.node.target.endswith("linalg.norm") and order is not None and len(axes) == 2
+    if matrix or order == "nuc":
+        raise NotCovered(f"of order {order}")
+    return vector_norm(source, order, axes, bool(call.get(3, "keepdim", default=False)), call.dtype)
+
+
+def _normalize(call: NodeCall) -> Lowered:
+    source, order, eps = call.tensor(0, "input"), call.get(1, "p", default=2.0), call.get(3, "eps", default=1e-12)
+    axes = find_axes(call.get(2, "dim", default=1), len(source.shape))
+    size = vector_norm(source, order, axes, True, call.dtype)
+    return formula("{0} / tl.maximum({1}, {2})", source, size, eps, like=call.dtype)
+
+
+def _similar(call: NodeCall) -> Lowered:
+    """Cosine similarity along an axis."""
+    left, right = call.tensor(0, "x1"), call.tensor(1, "x2")
+    axis, eps = call.option(2, "dim", 1), call.option(3, "eps", 1e-8)
+    return cosine(left, right, axis, eps, call.dtype)
+
+
+def cosine(left: Tensor, right: Tensor, axis: int, eps: float, dtype: str) -> Tensor:
+    """The cosine of the angle between two tensors along an axis."""
+    product = formula("{0} * {1}", left, right, like=dtype)
+    axes = (axis % len(product.shape),)
+    dot = reduce(product, axes, "sum")
+    sizes = [reduce(formula("{0} * {0}", expand(one, product.shape), like=dtype), axes, "sum") for one in (left, right)]
+    return formula("{0} / (tl.maximum(tl.sqrt({1}), {3}) * tl.maximum(tl.sqrt({2}), {3}))", dot, *sizes, eps, like=dtype)
+
+
+def _distance(call: NodeCall) -> Lowered:
+    """The distance of two tensors along the last axis."""
+    left, right = call.tensor(0, "x1"), call.tensor(1, "x2")
+    order, eps = call.option(2, "p" if call.node.op != "call_module" else "norm", 2.0), call.option(3, "eps", 1e-6)
+    apart = formula("{0} - {1} + {2}", left, right, eps, like=call.dtype)
+    return vector_norm(apart, order, (len(apart.shape) - 1,), bool(call.option(4, "keepdim", False)), call.dtype)
+
+
+def _distance_of_all(call: NodeCall) -> Lowered:
+    """`dist`: the norm of a difference."""
+    apart = formula("{0} - {1}", call.tensor(0, "input"), call.tensor(1, "other"), like=call.dtype)
+    return vector_norm(apart, call.get(2, "p", default=2), tuple(range(len(apart.shape))), False, call.dtype)
+
+
+def _distances(call: NodeCall) -> Lowered:
+    """`cdist`: from each vector of one set to each of the other one."""
+    left, right = call.tensor(0, "x1"), call.tensor(1, "x2")
+    order = call.get(2, "p", default=2.0)
+    one, other = (reshape(value, (*value.shape[:-2], *sizes)) for value, sizes in (
+        (left, (left.shape[-2], 1, left.shape[-1])), (right, (1, *right.shape[-2:]))
+    ))  # fmt: skip
+    apart = formula("{0} - {1}", one, other, like=call.dtype)
+    return vector_norm(apart, order, (len(apart.shape) - 1,), False, call.dtype)
+
+
+def _find_place(call: NodeCall) -> Lowered:
+    """`bucketize` and `searchsorted`: how many sorted numbers lie before each value. NaN lies behind all, as in torch."""
+    sought = call.node.target.rpartition(".")[2] == "searchsorted"
+    numbers = call.tensor(0, "sorted_sequence") if sought else call.tensor(1, "boundaries")
+    values = call.get(1, "input", "self") if sought else call.get(0, "input", "self")
+    if not isinstance(values, Tensor) or call.kwargs.get("sorter") is not None:
+        raise NotCovered("of a number, or by a sorter")
+    if numbers.shape[-1] > _MOST_NUMBERS:
+        raise NotCovered(f"among {numbers.shape[-1]} numbers")  # a search by halves would be faster
+    behind = bool(call.kwargs.get("right", False)) or call.kwargs.get("side") == "right"
+    spread = reshape(numbers, (*numbers.shape[:-1], 1, numbers.shape[-1])) if len(numbers.shape) > 1 else numbers
+    template = "tl.where({0} > {1}, 0, 1)" if behind else "tl.where({0} >= {1}, 0, 1)"
+    before = formula(template, spread, reshape(values, (*values.shape, 1)), like=common_type(numbers, values), result="int32")
+    return reduce(before, (len(before.shape) - 1,), "sum", call.dtype)
+
+
+TABLE: dict[str, Lower] = {
+    **dict.fromkeys(("bucketize", "searchsorted"), _find_place),
+    **dict.fromkeys(("sum", "mean", "prod"), _accumulate),
+    **dict.fromkeys(("max", "min", "amax", "amin"), _extreme),
+    **dict.fromkeys(("argmax", "argmin"), _place),
+    **dict.fromkeys(("any", "all"), _test),
+    **dict.fromkeys(("var", "std", "var_mean", "std_mean"), _spread),
+    **dict.fromkeys(("softmax", "log_softmax", "softmin", "nn.Softmax", "nn.LogSoftmax", "nn.Softmin", "nn.Softmax2d"), _softmax),
+    "logsumexp": _log_sum,
+    **dict.fromkeys(("norm", "vector_norm"), _norm),
+    "normalize": _normalize, "cosine_similarity": _similar, "nn.CosineSimilarity": _similar,
+    "pairwise_distance": _distance, "nn.PairwiseDistance": _distance, "dist": _distance_of_all, "cdist": _distances,
+    "count_nonzero": _count, "nansum": _skip_nan, "nanmean": _skip_nan, "aminmax": _both_extremes,
+}  # fmt: skip

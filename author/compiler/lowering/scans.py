@@ -1,0 +1,220 @@
+"""Running sums and products, those that run backwards, and rows in order: sorts, largest elements, medians, quantiles."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+from tritonsmith.author.compiler.ir.indices import ZERO, Shape
+from tritonsmith.author.compiler.ir.values import (
+    FLOATS,
+    AnchorResult,
+    Position,
+    Scan,
+    Tensor,
+    TensorView,
+    rename,
+    widen,
+)
+from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
+from tritonsmith.author.compiler.lowering.pointwise import cast, constant, formula, select_where
+from tritonsmith.author.compiler.lowering.reductions import reduce
+from tritonsmith.author.compiler.lowering.views import cut, flip, reshape
+
+_LONGEST = 1024
+"""Elements of a row that one program sorts."""
+_LONGEST_CHOICE = 256
+"""The same where only the first ones are asked for: PyTorch does not sort the others."""
+
+
+def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> Tensor:
+    """The running sum, product or extreme along an axis, or its elements in order."""
+    if source.size == 1 or source.shape[axis] == 1:  # a tensor of its own with the same elements
+        return formula("{0}", cast(source, dtype), like=dtype)
+    found = Scan(shape=source.shape, dtype=dtype, source=source, axes=(axis,), kind=kind, reverse=reverse)
+    return AnchorResult(shape=source.shape, dtype=dtype, anchor=found)
+
+
+def _run(call: NodeCall) -> Lowered:
+    source = call.tensor(0, "input", "self")
+    axis = call.get(1, "dim") % max(1, len(source.shape))
+    name = call.node.target.rpartition(".")[2].rstrip("_")
+    kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logs"}[name]
+    value = cast(source, call.dtype) if source.dtype not in FLOATS or call.dtype not in FLOATS else source
+    return scan(value, axis, kind, call.dtype)
+
+
+def _run_extreme(call: NodeCall) -> Lowered:
+    """`cummax` and `cummin`: the extreme so far, and the last place that has it."""
+    source = call.tensor(0, "input", "self")
+    axis = call.get(1, "dim") % max(1, len(source.shape))
+    kind = "max" if "max" in call.node.target else "min"
+    if source.dtype == "bool":
+        raise NotCovered("on bool")
+    best = scan(source, axis, kind, source.dtype)
+    place = Position(shape=source.shape, dtype="int64", index=lambda at: at[axis] if at else ZERO)
+    reached = formula("{0} == {1}", source, best, like=source.dtype, result="bool")
+    return best, scan(select_where(reached, place, -1, "int64", source.shape), axis, "max", "int64")
+
+
+def turn_back(flipped: Tensor, axes: tuple[int, ...]) -> Tensor | None:
+    """A scan of flipped values, flipped: the scan from the other end. None for anything else."""
+    if not isinstance(flipped, AnchorResult) or not isinstance(flipped.anchor, Scan) or flipped.anchor.axes != axes:
+        return None
+    if flipped.anchor.whole:
+        return None
+    source = flipped.anchor.source
+    if not isinstance(source, TensorView) or source.flipped != axes:
+        return None
+    turned = scan(source.source, axes[0], flipped.anchor.kind, flipped.dtype, reverse=not flipped.anchor.reverse)
+    if isinstance(turned, AnchorResult):
+        turned.anchor.name = f"reverse_{flipped.anchor.name}"
+    return turned
+
+
+def _flip(call: NodeCall) -> Lowered:
+    source = call.tensor(0, "input", "self")
+    if call.node.target.rpartition(".")[2] == "flip":
+        given = call.kwargs.get("dims", call.args[1:])
+        axes = given[0] if isinstance(given, tuple | list) and given and isinstance(given[0], list | tuple) else given
+    else:
+        axes = 1 if call.node.target.endswith("lr") else 0
+    places = find_axes(axes if isinstance(axes, int) else list(axes), len(source.shape))
+    return turn_back(source, places) or flip(source, places)
+
+
+@dataclass(frozen=True)
+class _Ordered:
+    """Rows in order, as whole numbers that are in the same order as their elements."""
+
+    source: Tensor
+    axis: int
+    falling: bool
+    keys: Tensor
+    """In rising order: bits of elements, with their places in the lower half where these are asked for."""
+    placed: bool
+
+    def restore(self, key: Tensor) -> Tensor:
+        """The element of a key."""
+        if self.placed:
+            key = formula("({0} >> 32).to(tl.int32)", key, like="int64", result="int32")
+        if self.falling:
+            key = formula("~{0}", key, like=key.dtype)
+        dtype = self.source.dtype
+        if dtype not in FLOATS:
+            return cast(key, dtype)
+        return formula("from_key({0})", key, like="int32", result=dtype)
+
+    def locate(self, key: Tensor) -> Tensor:
+        """The place that the element of a key had."""
+        return formula("{0} & 4294967295", key, like="int64")
+
+    def pick(self, rank: int) -> Tensor:
+        """The key of one rank in each row."""
+        place = _count_along(self.keys.shape, self.axis)
+        chosen = formula("{0} == {1}", place, rank, like="int64", result="bool")
+        return reduce(select_where(chosen, self.keys, 0, self.keys.dtype, self.keys.shape), (self.axis,), "sum", self.keys.dtype)
+
+
+def _order(source: Tensor, axis: int, falling: bool, placed: bool = False) -> _Ordered:
+    """The rows along an axis in order; equal elements stay in the order in which they stood. Raises NotCovered for rows too long."""
+    wide = widen(source.dtype)
+    if source.shape[axis] > _LONGEST or wide == "float64" or (wide == "int64" and placed):
+        raise NotCovered(f"of {source.shape[axis]} elements of {source.dtype}")
+    key = source
+    if wide == "float32":
+        key = formula("as_key({0})", source, like=wide, result="int32")
+    elif wide != "int64":
+        key = cast(source, "int32")
+    if falling:
+        key = formula("~{0}", key, like=key.dtype)
+    if placed:
+        place = _count_along(source.shape, axis)
+        key = formula("({0} << 32) | {1}", cast(key, "int64"), place, like="int64")
+    rename(key, "key")
+    keys = scan(key, axis, "sort", key.dtype)
+    if isinstance(keys, AnchorResult):
+        keys.anchor.name = "ordered"
+    return _Ordered(source, axis, falling, keys, placed)
+
+
+def _count_along(shape: Shape, axis: int) -> Tensor:
+    return Position(shape=shape, dtype="int64", index=lambda at: at[axis])
+
+
+def _asks_places(call: NodeCall) -> bool:
+    """Whether forward uses the second result, or both as they are."""
+
+    def refers(argument: Any) -> bool:
+        if isinstance(argument, dict):
+            return argument.get("ref") == call.node.name or any(map(refers, argument.values()))
+        return isinstance(argument, list | tuple) and any(map(refers, argument))
+
+    users = [one for one in call.facts.ops if refers([*one.args, *one.kwargs.values()])]
+    return any(one.target.rpartition(".")[2] not in ("getitem", "getattr") or one.args[1] not in (0, "values") for one in users)
+
+
+def _sort(call: NodeCall) -> Lowered:
+    """`sort`, `argsort`, `msort` and `topk`."""
+    name, source = call.node.target.rpartition(".")[2], call.tensor(0, "input", "self")
+    rank, first = len(source.shape), 1 if name != "topk" else 2
+    given = 0 if name == "msort" else call.get(first, "dim", default=-1)
+    falling = bool(call.get(first + 1, "largest", default=True) if name == "topk" else call.get(first + 1, "descending", default=False))
+    if isinstance(given, bool) or not rank or source.dtype == "bool":
+        raise NotCovered(f"on {source.dtype}")
+    axis = given % rank
+    placed = name == "argsort" or (name != "msort" and _asks_places(call))
+    if placed and not call.kwargs.get("stable"):
+        raise NotCovered("with places, of which equal elements get any")
+    found = _order(source, axis, falling, placed)
+    length = call.shape[axis]
+    if name == "topk" and source.shape[axis] > _LONGEST_CHOICE:
+        raise NotCovered("of long rows")
+    value = rename(found.restore(found.keys), "sorted")
+    place = rename(found.locate(found.keys) if placed else constant(0, "int64", source.shape), "place")
+    if name in ("argsort", "msort"):
+        return place if name == "argsort" else value
+    return cut(value, axis, 0, length), cut(place, axis, 0, length)
+
+
+def _rank(call: NodeCall) -> Lowered:
+    """`median` and `kthvalue`."""
+    name, source = call.node.target.rpartition(".")[2], call.tensor(0, "input", "self")
+    whole = len(call.node.outputs) < 2
+    source = reshape(source, (source.size,)) if whole else source
+    place = 1 if name == "median" else 2
+    axis = 0 if whole else call.get(place, "dim", default=-1) % max(1, len(source.shape))
+    rank = (source.shape[axis] - 1) // 2 if name == "median" else call.get(1, "k") - 1
+    if not whole and _asks_places(call):
+        raise NotCovered("with places, of which equal elements get any")
+    found = _order(source, axis, False)
+    value = rename(found.restore(found.pick(rank)), name)
+    if whole:
+        return value
+    unasked = constant(0, "int64", call.shape)
+    return reshape(value, call.shape), unasked
+
+
+def _interpolate(call: NodeCall) -> Lowered:
+    """`quantile` of one share, between the two elements next to it."""
+    source, share = call.tensor(0, "input", "self"), call.get(1, "q")
+    given = call.get(2, "dim", default=None)
+    if not isinstance(share, float | int) or source.dtype != "float32" or call.get(4, "interpolation", default="linear") != "linear":
+        raise NotCovered("of several shares")
+    source = reshape(source, (source.size,)) if given is None else source
+    axis = (given or 0) % len(source.shape)
+    place = float(share) * (source.shape[axis] - 1)
+    below = int(place)
+    found = _order(source, axis, False)
+    low = found.restore(found.pick(below))
+    if place == below:
+        return reshape(low, call.shape)
+    value = formula("{0} + ({1} - {0}) * {2}", low, found.restore(found.pick(below + 1)), place - below, like="float32")
+    return reshape(value, call.shape)
+
+
+TABLE: dict[str, Lower] = {
+    **dict.fromkeys(("cumsum", "cumprod", "logcumsumexp"), _run), **dict.fromkeys(("cummax", "cummin"), _run_extreme),
+    **dict.fromkeys(("sort", "argsort", "msort", "topk"), _sort), **dict.fromkeys(("median", "kthvalue"), _rank), "quantile": _interpolate,
+    **dict.fromkeys(("flip", "fliplr", "flipud"), _flip),
+}  # fmt: skip

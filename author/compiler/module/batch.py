@@ -1,0 +1,248 @@
+"""Which kernels of a forward work for any size of its leading axis, and the text of forward that takes that size from its inputs.
+
+The forward is read a second time as if the axis were far longer. Where both readings lead to the same kernels, and every number of
+forward that differs is a multiple of the axis, no kernel depends on its size. Everything else is made for one size.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Collection, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Any
+
+from tritonsmith.author.compiler.fusing.cut import cut_forward
+from tritonsmith.author.compiler.fusing.operands import find_fresh
+from tritonsmith.author.compiler.fusing.regions import (
+    AttentionRegion,
+    CallRegion,
+    ProductRegion,
+    RowRegion,
+    ScatterRegion,
+    WorkRegion,
+)
+from tritonsmith.author.compiler.ir.values import Formula, Joined, LibraryCall, Tensor, TensorView
+from tritonsmith.author.compiler.kernels.attention.parts import count_parts
+from tritonsmith.author.compiler.kernels.kernel import join_lines, wrap_launch
+from tritonsmith.author.compiler.module.lengths import lengthen
+from tritonsmith.author.compiler.module.module import ModuleText, describe_tensor, write_regions
+from tritonsmith.author.compiler.reading.reader import Forward, list_values, read_forward
+from tritonsmith.author.plan import NoPlan
+from tritonsmith.author.recipe import Settings
+from tritonsmith.evaluator.records.operator_cost import TraceWay
+from tritonsmith.evaluator.schema import TaskFacts
+
+_ELEMENTS = 2**31 - 2**17
+"""Of the largest tensor: its indices, and those of a block that reaches over its end, are numbers of 32 bits."""
+_LONGER = 16
+"""Times as long the second reading has to be at least."""
+_MOST_NODES = 600
+"""Nodes of a forward that is read twice."""
+_NUMBER = re.compile(r"(?<![\w.=])\d+(?![\w.])")
+_CONSTANT = re.compile(r"(?<==)\d+")
+"""A number that a launch names, such as the size of a block: right for any size, and kept."""
+_ROWS = ("F.linear(", "F.conv", "F.max_pool", "F.avg_pool", "F.adaptive_")
+"""PyTorch calls that do the same with each place of the leading axis of their first operand, whatever their parameters are."""
+_PRODUCTS = ("({0} @ {1})", "torch.matmul({0}, {1})", "torch.bmm({0}, {1})")
+
+
+@dataclass(frozen=True)
+class FreeAxis:
+    """The leading axis that inputs share."""
+
+    size: int
+    names: tuple[str, ...]
+    """The inputs that have it."""
+    longer: int
+    """The size of the second reading; the kernels are right up to it."""
+    forward: Forward
+    """As it is for that size."""
+
+    @cached_property
+    def regions(self) -> tuple[WorkRegion, ...]:
+        """Its regions."""
+        return tuple(cut_forward(self.forward, self.longer // self.size))
+
+    def takes(self, facts: TaskFacts, others: TaskFacts) -> bool:
+        """Whether the inputs of another size differ in nothing but this axis, which is not too long there."""
+        holders = [node.target for node in facts.ops if node.op == "placeholder"]
+        sizes = set()
+        for name, spec, other in zip(holders, facts.inputs, others.inputs, strict=False):
+            if name in self.names and spec is not None and other is not None and spec.shape[1:] == other.shape[1:] and other.shape:
+                sizes.add(other.shape[0])
+            elif spec != other:
+                return False
+        return len(facts.inputs) == len(others.inputs) and len(sizes) == 1 and max(sizes) <= self.longer
+
+
+def find_batch(
+    facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], called: Collection[str], several: bool
+) -> FreeAxis | None:
+    """The leading axis that the inputs share, and the second reading; None where the forward asks for sizes, or for one only.
+
+    A kernel of a product takes any size only where the task declares further sizes: the bounds of its tiles cost time.
+
+    Args:
+        facts: of the task.
+        training: whether the forward is that of training mode.
+        regions: of the forward.
+        called: nodes whose products are PyTorch calls.
+        several: whether the task declares further sizes.
+    """
+    if not several and any(isinstance(one, ProductRegion) for one in regions):
+        return None
+    holders = [node.target for node in facts.ops if node.op == "placeholder"]
+    given = [(name, spec) for name, spec in zip(holders, facts.inputs, strict=False) if spec is not None and spec.shape]
+    recorded = facts.traced_by is not TraceWay.FX and bool(facts.size_lines)
+    if not given or given[0][1].shape[0] < 2 or recorded or len(facts.ops) > _MOST_NODES or facts.updates:
+        return None
+    size = given[0][1].shape[0]
+    largest = max((size for region in regions for size in _list_sizes(region)), default=1)
+    longer = size * (_ELEMENTS // max(1, largest))
+    if longer < _LONGER * size:
+        return None
+    names = tuple(name for name, spec in given if spec.shape[0] == size)
+    try:
+        read_forward(lengthen(facts, names, size, 1), training, called)  # a slice of a fixed length is shorter there
+        forward = read_forward(lengthen(facts, names, size, longer), training, called)
+    except (NoPlan, ZeroDivisionError):
+        return None
+    return FreeAxis(size, names, longer, forward) if all(_is_consistent(one) for one in list_all(forward.stored)) else None
+
+
+def _list_sizes(region: WorkRegion) -> list[int]:
+    """Elements of the tensors of a region, and of the parts of operands that are split in every call."""
+    fresh = find_fresh(region).values() if isinstance(region, ProductRegion) else ()
+    heads = [count_parts(region.attention)] if isinstance(region, AttentionRegion) else []
+    stored = (one.holder for one in region.stores)
+    return [*(one.size for one in (*stored, *region.reads.values())), *(one.places * one.padded for one in fresh), *heads]
+
+
+def list_all(results: Any) -> list[Tensor]:
+    """All values that results are made of."""
+    seen: dict[int, Tensor] = {}
+    todo = list_values(results)
+    while todo:
+        one = todo.pop()
+        if id(one) not in seen:
+            seen[id(one)] = one
+            todo += one.operands
+    return list(seen.values())
+
+
+def _is_consistent(value: Tensor) -> bool:
+    """Whether the shapes of operands go together: a tensor of one size next to one of any size does not show otherwise."""
+    if isinstance(value, Joined):
+        kept = [(*one.shape[: value.axis], *one.shape[value.axis + 1 :]) for one in (*value.parts, value)]
+        return len(set(kept)) == 1
+    if isinstance(value, TensorView) and ".reshape(" in value.python:
+        return value.size == value.source.size
+    spread = isinstance(value, Formula) or isinstance(value, TensorView) and ".expand(" in value.python
+    operands = value.operands if spread else ()
+    ends = [zip(reversed(one.shape), reversed(value.shape), strict=False) for one in operands]
+    return all(size in (1, wanted) for pairs in ends for size, wanted in pairs)
+
+
+def pair_regions(plan: tuple[WorkRegion, ...], batch: FreeAxis) -> bool:
+    """Prepare the regions of both readings for kernels of any size; False where the readings lead to other regions."""
+    others = batch.regions
+    if [type(one) for one in plan] != [type(one) for one in others] or not all(_is_parallel(one, batch) for one in others):
+        return False
+    for one, other in zip(plan, others, strict=True):
+        one.free = other.free = True
+        if isinstance(one, RowRegion) and isinstance(other, RowRegion):
+            other.usual_rows = one.rows
+        if isinstance(one, ProductRegion) and isinstance(other, ProductRegion):
+            one.twins = other.twins = one, other
+    return True
+
+
+def fix_sizes(plan: tuple[WorkRegion, ...]) -> None:
+    """Undo `pair_regions`: each kernel has one size."""
+    for one in plan:
+        one.free = False
+        if isinstance(one, ProductRegion):
+            one.twins = None
+
+
+def write_free(own: ModuleText, batch: FreeAxis, settings: Settings, taken: set[str]) -> ModuleText | None:
+    """The text of a module with the size of the axis taken from its inputs; None where a kernel depends on it.
+
+    own: the text at the size of the task, written for regions that are paired.
+    """
+    text = write_regions(batch.regions, batch.forward, settings, taken)
+    here, there = join_lines(own.forward), join_lines(text.forward)
+    if text.kernels != own.kernels or len(here) != len(there):
+        return None
+    word = "batch"
+    while any(re.search(rf"\b{word}\b", line) for line in (*here, *taken)):
+        word += "_"
+    merged = [_merge(one, other, batch, word) for one, other in zip((*here, own.returned), (*there, text.returned), strict=True)]
+    if any(line is None for line in merged):
+        return None
+    *lines, returned = [line for line in merged if line is not None]
+    wrapped = [part for line in lines for part in wrap_launch(line)]
+    return replace(own, forward=[f"{word} = {batch.names[0]}.shape[0]", *wrapped], returned=returned)
+
+
+def _is_parallel(region: WorkRegion, batch: FreeAxis) -> bool:
+    """Whether a region does the same with each place of the leading axis, whatever its size."""
+    if not isinstance(region, CallRegion):
+        return not isinstance(region, ScatterRegion)
+    call = region.call
+    if call.several or not call.shape or not call.inputs or not call.inputs[0].shape:
+        return False
+    first = call.inputs[0]
+    if call.text in _PRODUCTS:
+        return _is_product(call)
+    if call.text.startswith("F.linear("):
+        return call.shape == (*first.shape[:-1], call.inputs[1].shape[0])
+    return call.text.startswith(_ROWS) and len(first.shape) > 2 and call.shape[0] == first.shape[0]
+
+
+def _is_product(call: LibraryCall) -> bool:
+    """Whether the shapes are those of a product, with the axis in front."""
+    left, right = call.inputs[0].shape, call.inputs[1].shape
+    if len(right) == 2:
+        return len(left) > 1 and call.shape == (*left[:-1], right[-1])
+    return len(left) == len(right) > 2 and left[:-2] == right[:-2] and call.shape == (*left[:-1], right[-1])
+
+
+def _merge(own: str, other: str, batch: FreeAxis, word: str) -> str | None:
+    """A line of forward for any size; None where the two readings differ in more than multiples of the size."""
+    launch = _CONSTANT if "](" in own else _NUMBER
+    if launch.sub("#", _NUMBER.sub("#", own)) != launch.sub("#", _NUMBER.sub("#", other)):
+        return None
+    numbers = iter(_NUMBER.findall(other))
+    failed = False
+
+    def choose(found: re.Match[str]) -> str:
+        nonlocal failed
+        here, there = int(found[0]), int(next(numbers))
+        if here == there:
+            return found[0]
+        times, rest = divmod(here, batch.size)
+        failed |= rest != 0 or times * batch.longer != there
+        return word if times == 1 else f"{word} * {times}"
+
+    merged = _NUMBER.sub(choose, own)
+    return None if failed else merged
+
+
+def describe_free(facts: TaskFacts, batch: FreeAxis) -> tuple[str, str]:
+    """What forward refuses, as a test in Python's words, and what it takes, in people's."""
+    holders = [node.target for node in facts.ops if node.op == "placeholder"]
+    given = {name: spec for name, spec in zip(holders, facts.inputs, strict=False) if spec is not None}
+    first = batch.names[0]
+    tests, words = [], []
+    for name, spec in given.items():
+        if name not in batch.names:
+            tests.append(f"{name}.shape != {spec.shape}")
+            words.append(describe_tensor(name, spec))
+            continue
+        rank = len(spec.shape)
+        tests.append(f"{name}.dim() != {rank}" + (f" or {name}.shape[1:] != {spec.shape[1:]}" if rank > 1 else ""))
+        tests.append(f"{name}.shape[0] > {batch.longer}" if name == first else f"{name}.shape[0] != {first}.shape[0]")
+        words.append(f"{name} {spec.dtype}[{', '.join(['a', *map(str, spec.shape[1:])])}]")
+    return " or ".join(tests), f"{', '.join(words)}, a up to {batch.longer},"

@@ -1,0 +1,95 @@
+"""What a forward for several sizes asks of its inputs, as conditions in Python's words and in people's."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+from tritonsmith.author.compiler.ir.indices import Shape
+
+Axis = tuple[str, int]
+"""An input and one of its axes."""
+Ends = Mapping[Axis, tuple[int, int]]
+"""The lowest and the highest size of axes."""
+
+
+class Condition(NamedTuple):
+    """A condition and its opposite."""
+
+    right: str
+    wrong: str
+
+
+def compare(left: str, sign: str, right: object) -> Condition:
+    """A comparison by `==` or `<=`."""
+    return Condition(f"{left} {sign} {right}", f"{left} {'!=' if sign == '==' else '>'} {right}")
+
+
+def require_shape(name: str, shape: Shape, free: bool, varied: Sequence[int]) -> list[Condition]:
+    """Tests of the axes that have one size.
+
+    free: whether the leading axis may have any.
+    """
+    if not free and not varied:
+        return [compare(f"{name}.shape", "==", shape)]
+    fixed = [axis for axis in range(len(shape)) if axis not in varied and not (free and axis == 0)]
+    tests = [compare(f"{name}.dim()", "==", len(shape))]
+    if len(fixed) > 1 and fixed == [*range(fixed[0], len(shape))]:
+        return [*tests, compare(f"{name}.shape[{fixed[0]}:]", "==", shape[fixed[0] :])]
+    return [*tests, *(compare(f"{name}.shape[{axis}]", "==", shape[axis]) for axis in fixed)]
+
+
+def require_sizes(
+    names: Mapping[Axis, str], rows: Sequence[Mapping[Axis, int]], spans: Sequence[Ends], made: Sequence[int]
+) -> tuple[Condition, str]:
+    """Whether sizes are among listed ones, or within spans.
+
+    Args:
+        names: of the axes.
+        rows: the sizes of these that belong together.
+        spans: sizes of which all belong to it.
+        made: for each row which of the constructor's arguments it is for; empty where that does not matter.
+    """
+    outside = [number for number, row in enumerate(rows) if not any(_is_within(row, span) for span in spans)]
+    tests: list[Condition] = []
+    says: list[str] = []
+    if outside:
+        columns = {write_size(axis): [rows[number][axis] for number in outside] for axis in names}
+        listed = _list_rows(list(columns.values()))
+        says.append(f"{_enclose(list(names.values()))} one of {listed}")
+        if made:
+            columns = {"self.made": [made[number] for number in outside]} | columns
+            listed = _list_rows(list(columns.values()))
+        given = _enclose(list(columns))
+        tests.append(Condition(f"{given} in ({listed})", f"{given} not in ({listed})"))
+    for span in spans:
+        right = " and ".join(_write_ends(write_size(axis), *span[axis]) for axis in names)
+        tests.append(Condition(right, f"not {right}" if len(names) == 1 else f"not ({right})"))
+        says.append(" and ".join(f"{name} from {span[axis][0]} to {span[axis][1]}" for axis, name in names.items()))
+    if len(tests) > 1:
+        joined = " or ".join(one.right for one in tests)
+        tests = [Condition(f"({joined})", f"not ({joined})")]
+    return tests[0], " or ".join(says)
+
+
+def write_size(axis: Axis) -> str:
+    """The size of an axis as Python writes it."""
+    return f"{axis[0]}.shape[{axis[1]}]"
+
+
+def _write_ends(size: str, low: int, high: int) -> str:
+    return f"{low} <= {size} <= {high}" if low < high else f"{size} == {low}"
+
+
+def _is_within(row: Mapping[Axis, int], span: Ends) -> bool:
+    return all(span[axis][0] <= size <= span[axis][1] for axis, size in row.items())
+
+
+def _enclose(words: Sequence[str]) -> str:
+    return words[0] if len(words) == 1 else f"({', '.join(words)})"
+
+
+def _list_rows(columns: Sequence[Sequence[int]]) -> str:
+    """What stands in these columns, each row once."""
+    rows = dict.fromkeys(zip(*columns, strict=True))
+    return ", ".join(str(row[0] if len(row) == 1 else row) for row in rows) + ("," if len(rows) == 1 else "")

@@ -1,0 +1,377 @@
+"""Reads any traced forward into regions, and what a module of them needs to know."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from functools import cached_property
+
+from pydantic import Field
+
+from tritonsmith.author.builder import table_lines, write_builder
+from tritonsmith.author.compiler.fusing.cut import cut_forward
+from tritonsmith.author.compiler.fusing.layers import prefers_library
+from tritonsmith.author.compiler.fusing.rates import prefers_call
+from tritonsmith.author.compiler.fusing.regions import (
+    AttentionRegion,
+    CallRegion,
+    ProductRegion,
+    RecurrentRegion,
+    WorkRegion,
+)
+from tritonsmith.author.compiler.ir.attention import Attention
+from tritonsmith.author.compiler.ir.indices import Shape
+from tritonsmith.author.compiler.ir.values import AnchorResult, MatrixProduct, Reduction
+from tritonsmith.author.compiler.kernels.product_tiles import PLAIN_STAGES
+from tritonsmith.author.compiler.library_share import leaves_all_to_library, list_layers, list_products
+from tritonsmith.author.compiler.module.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
+from tritonsmith.author.compiler.module.joining import OpenSpan, SizedText, join_texts
+from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
+from tritonsmith.author.compiler.module.merging import merge_kernels
+from tritonsmith.author.compiler.module.module import ModuleText, describe_tensor, write_regions
+from tritonsmith.author.compiler.module.rolling import roll_steps
+from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
+from tritonsmith.author.compiler.reading.reader import Forward, read_forward
+from tritonsmith.author.constructor import made_for
+from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, name_starred
+from tritonsmith.author.recipe import Settings
+from tritonsmith.author.writes import may_show
+from tritonsmith.evaluator.records.operator_cost import TraceWay
+from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
+from tritonsmith.evaluator.tasks.files import declared_shapes, find_value
+
+PLAIN: Settings = {
+    "block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 32768, "per_thread": 16, "parts": 4,
+    "query_rows": 128, "key_rows": 64, "attention_warps": 8, "attention_stages": 2, "attention_products": "fp16x3",
+    "block_m": 128, "block_n": 128, "block_k": 64, "group": 8, "product_warps": 8, "num_stages": PLAIN_STAGES,
+    "scheme": "fp16x3", "replayed": False, "registers": 0,
+}  # fmt: skip
+"""Settings for any card: blocks of a few kilobytes, rows up to 128 kB on the chip, four programs for each processor on shared rows.
+Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""
+
+
+_SINGLE = ("None", "True", "False")
+"""Values that there is one object of: another one may equal `True`, and a tensor cannot be compared with `None`."""
+
+
+class RegionPlan(KernelPlan):
+    """A traced forward. Its regions are found when they are first asked for."""
+
+    facts: TaskFacts
+    training: bool = False
+    precision: PrecisionClass = PrecisionClass.IEEE
+    several: bool = False
+    """Whether the task declares further sizes of the leading axis."""
+    others: tuple[RegionPlan, ...] = ()
+    """For sizes that the task declares, and that kernels for its own do not take."""
+    spans: tuple[LongSpan, ...] = ()
+    """Declared sizes too many for plans of their own."""
+    sizes: dict[str, int] = Field(default_factory=dict)
+    """What the task calls those sizes, with their values here."""
+    constructors: tuple[dict[str, str], ...] = ()
+    """The sets of arguments that the module may be made with; `fixed` is the first of them."""
+    made: int = 0
+    """Which of them it is for."""
+    tables: tuple[str, ...] = ()
+    """Lines that keep tensors which no state holds."""
+    renamed: dict[str, str] = Field(default_factory=dict)
+    """Names of tensors of numbers, where the module for all sizes has others for them."""
+    given: tuple[str, ...] = ()
+    """The tensors among forward's arguments."""
+    wrong_shapes: str = ""
+    """Whether forward got other shapes than the task's."""
+    wrong_types: str = ""
+    """Whether it got other types, or tensors of another device."""
+    right: str = ""
+    """Whether it got the types, device and values that are right for every size."""
+    made_for: str = ""
+    """What they are made for, in words."""
+    wrong_values: str = ""
+    """Whether forward got other values that are no tensors than those that its operators were recorded with."""
+    values: tuple[str, ...] = ()
+    """The names of those."""
+    made_with_values: str = ""
+    """What they were, in words."""
+    unpacked: str = ""
+    """The line that gives several arguments `*rest` their names."""
+    builder: str = ""
+    """A function that makes the reference, where forward reads tensors that no state holds."""
+    call_flops: dict[str, float] = Field(default_factory=dict)
+    """What PyTorch calls compute, by node."""
+
+    @cached_property
+    def _cut(self) -> tuple[Forward, tuple[WorkRegion, ...], frozenset[str]]:
+        return cut_task(self.facts, self.training, self.precision)
+
+    @property
+    def forward(self) -> Forward:
+        """The values of the forward."""
+        return self._cut[0]
+
+    @property
+    def regions(self) -> tuple[WorkRegion, ...]:
+        """The regions in the order in which forward runs them."""
+        return self._cut[1]
+
+    @property
+    def all_sizes(self) -> tuple[RegionPlan, ...]:
+        """This plan, and those for other sizes."""
+        return self, *self.others
+
+    @property
+    def constants(self) -> dict[str, str]:
+        """Tensors of numbers that forward writes out: by the call that makes one its name."""
+        return {text: one.name for text, one in self.forward.constants.items()}
+
+    def count_calls(self, facts: TaskFacts) -> dict[str, float]:
+        """What its PyTorch calls compute, by node."""
+        flops = {node.name: node.flops for node in facts.ops}
+        names = [region.call.name for region in self.regions if isinstance(region, CallRegion)]
+        return {name: flops[name] for name in names if name in flops}
+
+    @property
+    def passed(self) -> tuple[str, ...]:
+        """The arguments of forward that the task gives."""
+        return tuple(one.source for one in self.forward.inputs)
+
+    @property
+    def attentions(self) -> tuple[Attention, ...]:
+        """The attentions that it has kernels for."""
+        return tuple(region.attention for region in self.regions if isinstance(region, AttentionRegion))
+
+    @property
+    def kernels(self) -> int:
+        """Regions with a kernel of their own."""
+        return sum(not isinstance(region, CallRegion) for region in self.regions)
+
+    @property
+    def calls(self) -> tuple[str, ...]:
+        """What stays a PyTorch call, each once, in forward's order."""
+        regions = [region for plan in self.all_sizes for region in plan.regions]
+        return tuple(dict.fromkeys(region.call.says for region in regions if isinstance(region, CallRegion)))
+
+    @property
+    def headline(self) -> str:
+        """What the module is, in a sentence or two."""
+        number = len({names[-1] for names in self.kernel_names if names})
+        sizes = f", for {len(self.all_sizes)} sizes of its inputs" if self.others else ""
+        kernels = f"The reference's forward in {number} {'kernel' if number == 1 else 'kernels'}{sizes}."
+        return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
+
+    @cached_property
+    def batch(self) -> FreeAxis | None:
+        """The leading axis that its inputs share, if its kernels may take any size of that."""
+        return find_batch(self.facts, self.training, self.regions, self._cut[2], self.several)
+
+    @cached_property
+    def kernel_names(self) -> list[tuple[str, ...]]:
+        """For each region: the names of its kernels."""
+        return self.plain_text.names
+
+    @cached_property
+    def plain_text(self) -> ModuleText:
+        """The text for plain settings."""
+        return self.write(PLAIN)
+
+    @cached_property
+    def free(self) -> FreeAxis | None:
+        """The same where the text for plain settings takes any size of it."""
+        return self._write_alone(PLAIN)[1] if self.batch is not None else None
+
+    def takes(self, facts: TaskFacts) -> bool:
+        """Whether the kernels for this size are right at another one: at an equal one, or at one of another leading axis."""
+        if not self._is_made_alike(facts) or not resemble(self.facts.ops, facts.ops):
+            return False
+        if self.facts.inputs == facts.inputs:
+            return self.facts.ops == tuple(map(strip_node, facts.ops))
+        return self.free is not None and self.free.takes(self.facts, facts)
+
+    def resembles(self, facts: TaskFacts) -> bool:
+        """Whether nothing that the module is given tells another size from its own."""
+        return self._is_made_alike(facts) and self.facts.inputs == facts.inputs
+
+    def _is_made_alike(self, facts: TaskFacts) -> bool:
+        values = self.facts.values == facts.values or not self.values  # torch.fx follows an argument whatever its value is
+        return self.facts.init_inputs == facts.init_inputs and values
+
+    def write(self, settings: Settings) -> ModuleText:
+        """The text of its regions: for every size that the task declares, and for any of the leading axis where no kernel depends on it."""
+        if not self.others:
+            text, free = self._write_alone(settings)
+            shapes, words = describe_free(self.facts, free) if free is not None else ("", "")
+            return self._guard(text, shapes, f"{words} on a CUDA device") if free else self._guard(text, self.wrong_shapes, self.made_for)
+        names = {name: tuple(plan.sizes.get(name, 0) for plan in self.all_sizes) for name in self.sizes}
+        texts = [plan.write_sized(settings) for plan in self.all_sizes]
+        spans = [OpenSpan(self._name_shapes(one.low), self._name_shapes(one.high), one.within) for one in self.spans]
+        joined = join_texts(texts, names, {*self._taken, *self.passed}, len(self.constructors), spans)
+        return self._guard(joined, joined.wrong, f"{joined.made_for} on a CUDA device")
+
+    def _name_shapes(self, facts: TaskFacts) -> dict[str, Shape]:
+        """The shapes of inputs at another size, by the names that they have here."""
+        held = zip(self.forward.inputs, facts.inputs, strict=False)
+        return {one.source: spec.shape for one, spec in held if spec is not None}
+
+    def write_sized(self, settings: Settings) -> SizedText:
+        """The text for this size alone, with what it is for."""
+        text, free = self._write_alone(settings)
+        if self.renamed:
+            member = re.compile(rf"\bself\.({'|'.join(self.renamed)})\b")
+            lines = [member.sub(lambda found: f"self.{self.renamed[found[1]]}", line) for line in (*text.forward, text.returned)]
+            text = replace(text, forward=lines[:-1], returned=lines[-1])
+        held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
+        return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made)
+
+    @property
+    def _taken(self) -> set[str]:
+        return {argument.partition("=")[0] for argument in self.arguments.split(", ")} | {*self.given}
+
+    def _write_alone(self, settings: Settings) -> tuple[ModuleText, FreeAxis | None]:
+        """The text for this size, and the leading axis where it takes any size of that."""
+        if self.batch is not None and pair_regions(self.regions, self.batch):
+            own = write_regions(self.regions, self.forward, settings, self._taken)
+            free = write_free(own, self.batch, settings, self._taken)
+            if free is not None:
+                return free, self.batch
+            fix_sizes(self.regions)
+        return write_regions(self.regions, self.forward, settings, self._taken), None
+
+    def _guard(self, text: ModuleText, wrong_shapes: str, words: str) -> ModuleText:
+        """The text with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
+        wrong = " or ".join(part for part in (wrong_shapes, self.wrong_types, self.wrong_values) if part)
+        return roll_steps(merge_kernels(replace(text, wrong=wrong, made_for=f"{words}{self.made_with_values}")))
+
+
+def cut_task(
+    facts: TaskFacts, training: bool, precision: PrecisionClass
+) -> tuple[Forward, tuple[WorkRegion, ...], frozenset[str]]:
+    """The values of a forward, its regions, and the nodes whose products are calls. Raises NoPlan.
+
+    Scores of an attention are no product of their own. Products that PyTorch should do faster are calls.
+    """
+    parts = precision is not PrecisionClass.TF32
+    first = read_forward(facts, training, None)
+    called = {one.product.name for one in list_all(first.stored) if isinstance(one, Attention)}
+    needed = frozenset(called)
+    products: dict[str, MatrixProduct] = {}
+    layers: dict[str, int] = {}
+    while True:
+        forward = read_forward(facts, training, called, parts)
+        _forget_places(forward)
+        regions = tuple(cut_forward(forward))
+        products = list_products(regions) | products
+        layers = list_layers(regions) | layers
+        slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
+        slow |= {one.recurrence.node for one in regions if isinstance(one, RecurrentRegion) and prefers_library(one)}
+        if not slow - called:
+            break
+        called |= slow
+    if called - needed and leaves_all_to_library(regions, products, layers):  # a slow kernel is more than none
+        forward = read_forward(facts, training, needed, parts)
+        _forget_places(forward)
+        return forward, tuple(cut_forward(forward)), needed
+    return forward, regions, frozenset(called)
+
+
+def _forget_places(forward: Forward) -> None:
+    """Extremes whose places nobody asks for are found without them: torch.max along an axis always gives both."""
+    values = list_all(forward.stored)
+    asked = {id(one.anchor) for one in values if isinstance(one, AnchorResult) and one.which == 1}
+    for one in values:
+        if isinstance(one, Reduction) and one.kind in ("argmax", "argmin") and id(one) not in asked:
+            one.kind = one.kind.removeprefix("arg")
+
+
+def _guard_values(facts: TaskFacts, forward: Forward) -> tuple[str, dict[str, str]]:
+    """Whether forward got other values than those that its operators were recorded with, and these by name. Raises NoPlan.
+
+    torch.fx follows such an argument like a tensor. A recorded run has its value in it, or has gone by it: a count, a flag.
+    """
+    if facts.traced_by is not TraceWay.RUN:
+        return "", {}
+    numbers = {one.source: literal for one, literal in zip(forward.inputs, facts.values, strict=False) if one.number}
+    for one in forward.inputs:
+        if one.number and not numbers.get(one.source):
+            raise NoPlan((f"the argument {one.source} of forward, which is neither a tensor nor a literal", None))
+    return " or ".join(f"{name} {'is not' if text in _SINGLE else '!='} {text}" for name, text in numbers.items()), numbers
+
+
+def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
+    """The plan of any forward of which at least one region has a kernel, for every size that the task declares. Raises NoPlan."""
+    several = bool(declared_shapes(task)) and varies_in_front(task, facts)
+    own = _read_size(task, facts, several)
+    nodes = {node.name: node for node in facts.ops}
+    if not own.kernels:
+        calls = [(region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)]
+        raise NoPlan(*(calls or [("a forward that computes nothing", None)]))
+    plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several))
+    members = [SizeMembers(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
+    constructors = list_constructors(members)
+    builders = {one.builder for one in plans if one.builder}
+    if len(builders) > 1 or len({(one.arguments, one.wrong_values, one.wrong_types) for one in plans}) > 1:
+        raise NoSize(("sizes that SHAPES declares whose constructor, or other arguments of forward than tensors, differ", None))
+    others = [
+        one.model_copy(update={"renamed": names, "made": constructors.index(one.fixed)})
+        for one, names in zip(plans, rename_constants(members), strict=True)
+    ]  # fmt: skip
+    plan = own.model_copy(update={
+        "members": write_members(members), "call_flops": own.count_calls(facts), "constructors": tuple(constructors),
+        "builder": "".join(builders), "others": tuple(others[1:]), "spans": spans,
+    })  # fmt: skip
+    if plan.others:
+        require_whole(plan.plain_text, spans)
+    return plan
+
+
+def _read_size(task: Task, facts: TaskFacts, several: bool) -> RegionPlan:
+    """The plan for one size. Raises NoPlan."""
+    training = task.mode == "train"
+    facts, arguments, unpacked = name_starred(facts)
+    forward = read_forward(facts, training)
+    signature, fixed = made_for(task.source, facts.init_inputs)
+    tables, builder = _write_tables(task, facts, signature)
+    tensors = [one for one in forward.inputs if not one.number]
+    shapes_differ = " or ".join(f"{one.source}.shape != {one.shape}" for one in tensors)
+    tests = [f"{one.source}.dtype is not torch.{one.dtype}" for one in tensors]
+    right = [test.replace("is not", "is") for test in tests]
+    if tensors:
+        cards = " and ".join(f"{one.source}.is_cuda" for one in tensors)
+        tests.append(f"COMPILED and not {f'({cards})' if len(tensors) > 1 else cards}")
+        right.append(f"(not COMPILED or {cards})")
+    shapes = {one.source: spec for one, spec in zip(forward.inputs, facts.inputs, strict=False) if spec is not None}
+    wrong_values, numbers = _guard_values(facts, forward)
+    right += [f"{name} {'is' if text in _SINGLE else '=='} {text}" for name, text in numbers.items()]
+    needed = TaskFacts(
+        inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops), updates=facts.updates,
+        traced_by=facts.traced_by, size_lines=facts.size_lines, tables=facts.tables, values=facts.values, init_inputs=facts.init_inputs,
+    )  # fmt: skip
+    return RegionPlan(
+        signature=signature, fixed=fixed, members=(), arguments=arguments, unpacked=unpacked, facts=needed, training=training,
+        precision=task.precision, several=several, sizes=_name_sizes(task), right=" and ".join(right) or "True", builder=builder,
+        tables=tables, given=tuple(one.source for one in tensors), wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
+        made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + (" on a CUDA device" if tensors else "a call"),
+        wrong_values=wrong_values, values=tuple(numbers),
+        made_with_values=" with " + ", ".join(f"{name} = {literal}" for name, literal in numbers.items()) if numbers else "",
+    )  # fmt: skip
+
+
+def _name_sizes(task: Task) -> dict[str, int]:
+    """The sizes that the task declares others of, with their values in this one, as far as these are written out."""
+    names = dict.fromkeys(name for shape in declared_shapes(task) for name in shape)
+    return {name: value for name in names if type(value := find_value(task, name)) is int}
+
+
+def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[str, ...], str]:
+    """Lines that keep tensors that no state holds, and the function that makes the reference for them. Raises NoPlan."""
+    used = [node for node in facts.ops if node.op == "get_attr" and node.target in facts.tables]
+    if not used:
+        return (), ""
+    builder = write_builder(task.source, task.overrides, signature)
+    if not builder:
+        raise NoPlan((f"self.{used[0].target}, which no state_dict holds, in a file that imports *", used[0]))
+    return tuple(table_lines(dict.fromkeys(node.target for node in used), signature)), builder
+
+
+def strip_node(node: OpNode) -> OpNode:
+    """A node without what only messages and analyses need; a launch of one that may show another says that it copies."""
+    launches = min(1, node.launches) if may_show(node) else 0
+    return node.model_copy(update={"line": 0, "module": "", "flops": 0.0, "bytes": 0.0, "launches": launches})

@@ -1,0 +1,276 @@
+"""Verdicts that are kept on this machine: equal questions under equal conditions are measured once, and again with `--fresh`.
+
+A question is task (with every file that it reads and the packages that it imports), kernel, profile, card, versions (of this package's
+judging code too) and settings. Where nobody knows what a task reads, nothing is kept, and the log says so. The file is SQLite in the user's
+cache folder; `TRITONSMITH_ANSWERS` names another one, or is `off`.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fcntl
+import hashlib
+import json
+import logging
+import os
+import sqlite3
+import struct
+import time
+from collections.abc import AsyncIterator, Iterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from pydantic import ValidationError
+
+from tritonsmith.evaluator.cards.machine import card_in_nvml, versions
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, RaceReport, race_with
+from tritonsmith.evaluator.reads.record import UNKEPT
+from tritonsmith.evaluator.records.limits import Counters
+from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
+
+VARIABLE = "TRITONSMITH_ANSWERS"
+"""Names the file, or is `off`."""
+_TABLE = """create table if not exists answers (
+    key text primary key, task text, task_sha text, kernel text, profile text, card text, conditions text, verdict text,
+    seconds real, made real, used real)"""
+_LOOK_SECONDS = 0.05
+"""Between two looks whether another process has answered the same question."""
+_OFFSETS = 2**62
+"""Places in the file of locks; each question has one by its key."""
+
+
+@cache
+def digest_code() -> str:
+    """A hash over the evaluator's own files: an answer of other code is no answer."""
+    root, found = Path(__file__).resolve().parents[1], hashlib.sha256()
+    for path in sorted(root.rglob("*.py")):
+        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    return found.hexdigest()[:16]
+
+
+def find_answers() -> Path | None:
+    """The file with answers; None where they are not kept."""
+    given = os.environ.get(VARIABLE, "")
+    if given:
+        return None if given == "off" else Path(given)
+    cache_folder = os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache"
+    return Path(cache_folder) / "tritonsmith" / "answers.sqlite"
+
+
+@dataclass(frozen=True)
+class KeptAnswer:
+    """A verdict, and when it was made (seconds since 1970)."""
+
+    verdict: Verdict
+    made: float
+
+
+class AnswerStore:
+    """The file. Any number of processes may use it; what cannot be read or written there is measured as if it were empty."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def get(self, key: str) -> KeptAnswer | None:
+        """What is known; None where nothing is."""
+        with contextlib.suppress(sqlite3.Error, OSError, ValidationError):
+            if not self.path.is_file():
+                return None
+            with self._open() as database:
+                row = database.execute("select verdict, made from answers where key = ?", (key,)).fetchone()
+                if row is None:
+                    return None
+                database.execute("update answers set used = ? where key = ?", (time.time(), key))
+            return KeptAnswer(Verdict.model_validate_json(row[0]), row[1])
+        return None
+
+    def put(self, key: str, about: dict[str, str], verdict: Verdict, seconds: float) -> None:
+        """Keep an answer in place of an earlier one. Where that cannot be written, the log says so, and the verdict counts all the same."""
+        now = time.time()
+        row = {**about, "key": key, "verdict": verdict.model_dump_json(), "seconds": round(seconds, 3), "made": now, "used": now}
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._open() as database:
+                names = ", ".join(row)
+                database.execute(f"insert or replace into answers ({names}) values ({', '.join('?' * len(row))})", tuple(row.values()))
+        except (sqlite3.Error, OSError) as error:
+            logging.getLogger("tritonsmith").warning("%s: the verdict is not kept for other runs (%s)", self.path, error)
+
+    def summarize(self) -> dict[str, Any]:
+        """Answers, bytes, measuring seconds that they stand for, and how many there are per card. Raises UsageError."""
+        if not self.path.is_file():
+            return {"file": str(self.path), "answers": 0, "bytes": 0, "seconds": 0.0, "cards": {}}
+        with self._explain(), self._open() as database:
+            count, seconds = database.execute("select count(*), coalesce(sum(seconds), 0) from answers").fetchone()
+            cards = dict(database.execute("select card, count(*) from answers group by card order by card").fetchall())
+        return {"file": str(self.path), "answers": count, "bytes": self.path.stat().st_size, "seconds": seconds, "cards": cards}
+
+    def evict(
+        self, *, everything: bool = False, unused_days: float | None = None, task: str | None = None, most_mb: float | None = None
+    ) -> int:
+        """Remove answers, and give the space back; returns how many. Raises UsageError.
+
+        Args:
+            everything: all of them.
+            unused_days: those that nobody has asked for in so many days.
+            task: those about tasks of this name, or with this hash.
+            most_mb: the least recently used, until the file has at most so many megabytes.
+        """
+        if not self.path.is_file():
+            return 0
+        with self._explain(), self._open() as database:
+            before = database.execute("select count(*) from answers").fetchone()[0]
+            if everything:
+                database.execute("delete from answers")
+            if unused_days is not None:
+                database.execute("delete from answers where used < ?", (time.time() - unused_days * 86_400,))
+            if task is not None:
+                database.execute("delete from answers where task = ? or task_sha = ?", (task, task))
+            if most_mb is not None:
+                _drop_oldest(database, most_mb * 1e6)
+            after: int = database.execute("select count(*) from answers").fetchone()[0]
+            database.commit()
+            database.execute("vacuum")
+        return int(before - after)
+
+    @asynccontextmanager
+    async def lock(self, key: str) -> AsyncIterator[None]:
+        """Keep every other process from measuring the same question meanwhile; a process that dies lets go.
+
+        Where the file system cannot lock, nobody is kept away.
+        """
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            descriptor = os.open(self.path.with_suffix(".lock"), os.O_RDWR | os.O_CREAT, 0o644)
+        except OSError:
+            yield
+            return
+        try:
+            place = int(key[:16], 16) % _OFFSETS
+            wanted = struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, place, 1, 0)
+            while True:
+                try:
+                    fcntl.fcntl(descriptor, fcntl.F_OFD_SETLK, wanted)
+                    break
+                except BlockingIOError:
+                    await asyncio.sleep(_LOOK_SECONDS)
+                except OSError:
+                    break
+            yield
+        finally:
+            os.close(descriptor)
+
+    @contextlib.contextmanager
+    def _open(self) -> Iterator[sqlite3.Connection]:
+        database = sqlite3.connect(self.path, timeout=30)
+        try:
+            database.execute(_TABLE)
+            yield database
+            database.commit()
+        finally:
+            database.close()
+
+    @contextlib.contextmanager
+    def _explain(self) -> Iterator[None]:
+        try:
+            yield
+        except (sqlite3.Error, OSError) as error:
+            raise UsageError(f"{self.path}: cannot be used as kept answers ({error}); remove the file, and it is made anew") from error
+
+
+def _drop_oldest(database: sqlite3.Connection, most: float) -> None:
+    kept = 0.0
+    for key, size in database.execute("select key, length(verdict) + 500 from answers order by used desc").fetchall():
+        kept += size
+        if kept > most:
+            database.execute("delete from answers where key = ?", (key,))
+
+
+class KeptEvaluator:
+    """Answers from a store what it has; asks another evaluator for the rest, and keeps that.
+
+    Args:
+        inner: the evaluator that measures.
+        store: where answers are kept.
+        settings: what else a verdict depends on, such as the sandbox's mode.
+        fresh: measure everything again; new answers take the place of old ones.
+    """
+
+    def __init__(self, inner: Evaluator, store: AnswerStore, settings: dict[str, str], *, fresh: bool = False) -> None:
+        self.inner, self._store, self._fresh = inner, store, fresh
+        self._said: set[tuple[str, str]] = set()
+        self.hardware: Hardware = inner.hardware
+        self.parallel = int(getattr(inner, "parallel", 1))
+        self.admits = int(getattr(inner, "admits", self.parallel))
+        self.cards = int(getattr(inner, "cards", 1))
+        driver = card_in_nvml().get("driver", "") if self.hardware.present else ""
+        told = {"hardware": self.hardware.model_dump(mode="json"), "versions": versions(), "code": digest_code(), "driver": driver}
+        self._conditions = json.dumps({**told, "settings": settings}, sort_keys=True)
+
+    async def describe(self, task: Task) -> TaskFacts:
+        """The other evaluator's facts: it needs them anyway before it measures."""
+        return await self.inner.describe(task)
+
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
+        """The kept verdict, which says when it was made, or a new one. Nothing is kept where nobody knows what the task reads."""
+        reads = task.reads if task.reads is not None else (await self.inner.describe(task)).reads
+        if doubt := "the evaluator does not say what it reads" if reads is None else reads.unknown:
+            self._warn(task, doubt)
+            return await self.inner.evaluate(task, kernel, profile)
+        asked = task.model_copy(update={"reads": reads}).sha
+        key = hashlib.sha256("\0".join((asked, kernel.sha, profile, self._conditions)).encode()).hexdigest()
+        async with self._store.lock(key):
+            known = None if self._fresh else await asyncio.to_thread(self._store.get, key)
+            if known is not None:
+                return _mark_as_kept(known)
+            started = time.monotonic()
+            verdict = await self.inner.evaluate(task, kernel, profile)
+            if doubt := str(verdict.environment.get(UNKEPT, "")):
+                self._warn(task, doubt)
+                return verdict
+            about = {
+                "task": task.name, "task_sha": asked, "kernel": kernel.sha, "profile": profile,
+                "card": f"{self.hardware.name}{'' if self.hardware.present else ' (estimates)'}", "conditions": self._conditions,
+            }  # fmt: skip
+            await asyncio.to_thread(self._store.put, key, about, verdict, time.monotonic() - started)
+            return verdict
+
+    def _warn(self, task: Task, why: str) -> None:
+        """Say once why the verdicts of a task are not kept."""
+        if (task.path, why) not in self._said:
+            self._said.add((task.path, why))
+            logging.getLogger("tritonsmith").warning("%s: its verdicts are not kept for other runs: %s", task.path, why)
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        """The other evaluator's race, measured anew each time: it only chooses what gets a verdict. None where it has none."""
+        return await race_with(self.inner, task, incumbent, entrants, facts, keep, seconds)
+
+    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
+        """What the other evaluator's card counts."""
+        return await self.inner.count(task, kernel) if isinstance(self.inner, Counting) else None
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        """What the other evaluator's compilers say."""
+        return await self.inner.read_code(task, kernel) if isinstance(self.inner, CodeReading) else ""
+
+    async def aclose(self) -> None:
+        """End the other evaluator."""
+        await self.inner.aclose()
+
+
+def _mark_as_kept(known: KeptAnswer) -> Verdict:
+    made = datetime.fromtimestamp(known.made, UTC).isoformat(timespec="seconds")
+    verdict = known.verdict.model_copy(update={"environment": known.verdict.environment | {"kept": made}})
+    timing = verdict.timing
+    if timing is not None and timing.raw is not None and not Path(timing.raw).is_file():  # the samples went with the run that took them
+        verdict = verdict.model_copy(update={"timing": timing.model_copy(update={"raw": None})})
+    return verdict

@@ -1,1 +1,0 @@
-"""Device time of one launch from what compiling and counting say of it."""

@@ -1,0 +1,1 @@
+"""Records that the schema of verdicts is made of."""

@@ -1,0 +1,1 @@
+"""Task files: how they are read, and which sizes they declare."""

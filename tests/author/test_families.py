@@ -1,0 +1,42 @@
+"""Small modules across all families: the built-in author's kernels are accepted without a card. `make test-all` judges all of them."""
+
+import asyncio
+
+import pytest
+
+from recipe_cases.families import FAMILIES
+from recipe_cases.regions import RegionCase
+from recipe_cases.unseen import UNSEEN
+from tritonsmith.author.book import match
+from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.schema import Label, Status, Task
+
+QUICK = ("GRU cell by hand", "resampling", "quotients of whole numbers and of fractions")
+"""Judged in every run: gates behind products that stay calls, elements at computed places, and numbers of every width."""
+
+
+def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
+    task = Task(name="a_task", path="a_task.py", source=case.source(), mode=case.mode)
+    facts, _ = probe(task)
+    task = task.model_copy(update={"precision": facts.precision})
+    found = match(task, facts, evaluator.hardware)
+    assert found is not None
+    recipe = found.recipes[-1]
+    settings = recipe.defaults(found.plan, evaluator.hardware, task.precision)
+    assert settings is not None
+    verdict = asyncio.run(evaluator.evaluate(task, recipe.render(found.plan, settings)))
+    assert verdict.status is Status.OK, verdict.message
+    assert verdict.facts.kernels and not verdict.facts.races
+    assert found.plan.calls or verdict.label is not Label.LIBRARY
+
+
+@pytest.mark.parametrize("case", [case for case in (*FAMILIES, *UNSEEN) if case.name in QUICK], ids=lambda case: case.name)
+def test_calls_places_and_quotients_are_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
+    judge(evaluator, case)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("case", [case for case in (*FAMILIES, *UNSEEN) if case.name not in QUICK], ids=lambda case: case.name)
+def test_every_family_is_accepted(evaluator: LocalEvaluator, case: RegionCase) -> None:
+    judge(evaluator, case)
