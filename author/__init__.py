@@ -1,0 +1,1 @@
+"""The built-in author: kernels for a traced module, without a language model."""

@@ -1,0 +1,1 @@
+"""The compiler: from a traced forward to Triton kernels and their launches."""
