@@ -342,7 +342,8 @@ class _BlockReader:
                 at += 1
             if at == len(self.lines) and not whole or at < len(self.lines) and self.lines[at].indent < indent:
                 break
-            body += [code.Blank()] * (at - self.place)
+            spaces = [line.indent for line in self.lines[self.place : at]]
+            body += [code.Blank(layout=((0, " " * count),) if count else None) for count in spaces]
             self.place = at
             if at < len(self.lines):
                 body += self._read_statement(indent, method, body)

@@ -60,7 +60,7 @@ def print_header(node: Statement) -> str:
 
 def _list_lines(node: Statement, indent: str, method: bool) -> list[str]:
     if isinstance(node, code.Blank):
-        return [""]
+        return [node.layout[0][1] if node.layout else ""]
     lines: list[str] = []
     if isinstance(node, code.If):
         return [line for branch in node.branches for line in _list_branch(branch, branch is node.branches[0], indent, method)]
@@ -145,6 +145,8 @@ def _join(parent: Node, place: str, items: Sequence[Expression], between: str = 
 
 
 def _print_binary(node: code.Binary) -> str:
+    if node.operator == "**" and _is_plain(node.left) and _is_plain(node.right):
+        return f"{_show(node, 'left', node.left)}**{_show(node, 'right', node.right)}"
     return f"{_show(node, 'left', node.left)} {node.operator} {_show(node, 'right', node.right)}"
 
 
@@ -168,8 +170,18 @@ def _print_call(node: Call) -> str:
 
 
 def _print_slice(node: code.Slice) -> str:
-    texts = ["" if child is None else _show(node, "lower", child) for child in (node.lower, node.upper, node.step)]
-    return f"{texts[0]}:{texts[1]}" + (f":{texts[2]}" if node.step is not None else "")
+    bounds = [node.lower, node.upper, *([] if node.step is None else [node.step])]
+    between = ":" if all(child is None or _is_plain(child) for child in bounds) else " : "
+    return between.join(["" if child is None else _show(node, "lower", child) for child in bounds]).strip(" ")
+
+
+def _is_plain(node: Expression) -> bool:
+    """Whether a bound, or an operand of a power, stands without space around."""
+    match node:
+        case code.Attribute(value=value) | code.Unary(operand=value):
+            return _is_plain(value)
+        case _:
+            return isinstance(node, code.Name | code.Number)
 
 
 def _print_tuple(node: code.Tuple) -> str:

@@ -45,6 +45,7 @@ def split_lines(text: str) -> list[Line]:
     for token in _scan(text):
         line = lines[-1]
         if token.kind == "newline" and not depth:
+            line.indent = line.indent if line.tokens or line.comment else token.start - start
             start = token.end
             lines.append(Line(0, []))
         elif token.kind == "comment" and not depth:
