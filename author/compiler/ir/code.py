@@ -4,14 +4,17 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field, fields
-from functools import cache
+
+_FIELDS: dict[type, tuple[str, ...]] = {}
 
 
-@cache
 def list_fields(kind: type[Node]) -> tuple[str, ...]:
     """The names of a class's fields that may hold records, in the order of the text."""
-    plain = ("str", "tuple[str, ...]", "Layout", "int | float")
-    return tuple(entry.name for entry in fields(kind) if entry.type not in plain)
+    names = _FIELDS.get(kind)
+    if names is None:
+        plain = ("str", "tuple[str, ...]", "Layout", "int | float")
+        names = _FIELDS[kind] = tuple(entry.name for entry in fields(kind) if entry.type not in plain)
+    return names
 
 
 @dataclass(frozen=True, slots=True)
@@ -447,6 +450,14 @@ class Module(Statement):
     """The statements of a file."""
 
     body: tuple[Statement, ...]
+
+
+def is_generator(node: Expression) -> bool:
+    """Whether an expression is a generator, in parentheses beyond need or not."""
+    inner = node
+    while isinstance(inner, Group):
+        inner = inner.inner
+    return isinstance(inner, Comprehension) and inner.bracket == "("
 
 
 def number(value: int | float) -> Expression:

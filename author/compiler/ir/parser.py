@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import ast
-from dataclasses import replace
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from typing import TypeVar
 
 from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Expression, Statement
 from tritonsmith.author.compiler.ir.precedence import (
-    AND, COMPARISON, CONDITIONAL, LAMBDA, NOT, OPERATORS, OR, SIGN, tidy,
+    AND,
+    COMPARISON,
+    CONDITIONAL,
+    LAMBDA,
+    NOT,
+    OPERATORS,
+    OR,
+    SIGN,
+    tidy,
 )  # fmt: skip
 from tritonsmith.author.compiler.ir.tokens import Line, Token, split_lines, split_tokens
 
@@ -156,6 +164,8 @@ class _Reader:
                 keywords.append(tidy(code.Keyword(name, self.read(LAMBDA))))
             else:
                 item = self.read_item()
+                if code.is_generator(item) and self.next == ")" and not (arguments or keywords):
+                    item = code.Group(item)
                 if self.next == "for":
                     item = self._read_clauses("(", item)
                 if keywords and not isinstance(item, code.Hole):
@@ -447,7 +457,7 @@ class _BlockReader:
 
 
 def _read_aliases(reader: _Reader) -> tuple[code.Alias, ...]:
-    items = []
+    items: list[code.Alias] = []
     while not items or reader.take(","):
         value = reader.read(LAMBDA)
         items.append(tidy(code.Alias(value, reader.read(LAMBDA) if reader.take("as") else None)))

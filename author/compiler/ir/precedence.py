@@ -6,8 +6,30 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from tritonsmith.author.compiler.ir.code import (
-    Alias, Attribute, Binary, Branch, Call, Clause, Compare, Comprehension, Conditional, Expression, FormattedValue, Group,
-    Lambda, Logical, Node, Number, Return, Slice, Star, Subscript, Tuple, Unary, While, list_fields,
+    Alias,
+    Attribute,
+    Binary,
+    Branch,
+    Call,
+    Clause,
+    Compare,
+    Comprehension,
+    Conditional,
+    Expression,
+    FormattedValue,
+    Group,
+    Lambda,
+    Logical,
+    Node,
+    Number,
+    Return,
+    Slice,
+    Star,
+    Subscript,
+    Tuple,
+    Unary,
+    While,
+    list_fields,
 )  # fmt: skip
 
 T = TypeVar("T", bound=Node)

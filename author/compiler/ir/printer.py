@@ -99,7 +99,7 @@ def _find_arguments(node: Statement, text: str, indent: int, inner: bool) -> int
     match value.function:
         case code.Subscript() | code.Attribute(value=code.Name("self"), name="keep"):
             pass
-        case code.Name() if isinstance(node, code.Evaluate) or isinstance(node.targets[0], code.Name):
+        case code.Name() if not isinstance(node, code.Assign) or isinstance(node.targets[0], code.Name):
             pass
         case _:
             return None
@@ -164,6 +164,8 @@ def _print_call(node: Call) -> str:
     match node.arguments:
         case (code.Comprehension(bracket="(") as only,) if not node.keywords:
             inner = print_expression(only)[1:-1]
+        case (code.Group(inner=only),) if not node.keywords and code.is_generator(only):
+            inner = print_expression(only)
         case _:
             inner = ", ".join([_show(node, "arguments", child) for child in (*node.arguments, *node.keywords)])
     return f"{_show(node, 'function', node.function)}({inner})"

@@ -76,7 +76,7 @@ class Size(int):
     def __rdivmod__(self, other: int) -> tuple[int, int]:
         return _apply("//", other, self), _apply("%", other, self)
 
-    def __pow__(self, other: int, modulo: int | None = None) -> Any:  # type: ignore[override]
+    def __pow__(self, other: int, modulo: int | None = None) -> Any:
         return int(self) ** other if modulo is not None or other < 0 else _apply("**", self, other)
 
     def __rpow__(self, other: int, modulo: int | None = None) -> Any:
@@ -188,7 +188,8 @@ def _apply(word: str, left: int, right: int) -> int:
     return _to_size(value, total)
 
 
-_Sum = dict[tuple[Expression, ...], int]
+_Product = tuple[Expression, ...]
+_Sum = dict[_Product, int]
 """A sum: the factor of each product of atoms; the empty product stands for a number alone."""
 
 
@@ -198,7 +199,7 @@ def _to_sum(value: int) -> _Sum:
     total = value.__dict__.get("sum")
     if total is None:  # of a symbol, or of a Size that was copied from another process
         total = value.__dict__["sum"] = _read_sum(value.expression)
-    return total  # type: ignore[no-any-return]
+    return total
 
 
 def _read_sum(node: Expression) -> _Sum:
@@ -268,7 +269,7 @@ def _divide(word: str, left: int, right: int) -> _Sum:
     return _add(divided if word == "//" else {}, {(node,): 1}, 1)
 
 
-def _take_out(product: tuple[Expression, ...], factor: int, by: tuple[Expression, ...], number: int) -> tuple[tuple[Expression, ...], int] | None:
+def _take_out(product: _Product, factor: int, by: _Product, number: int) -> tuple[_Product, int] | None:
     """A product divided by another one; None where that leaves a rest."""
     left = list(product)
     for atom in by:

@@ -32,9 +32,9 @@ def expression(template: str, /, **values: Value) -> Expression:
     Raises TemplateError where a hole or a value has no partner or does not fit.
     Example: `expression("tl.load({p} + {i}, {*options})", p="x_ptr", i=3, options={"mask": "inside"})`.
     """
-    tree, names, _ = _read_expression(template)
+    tree, names = _read_expression(template)
     _check(template, names, values)
-    filled = _fill(tree, template, values)
+    filled = _fill_one(tree, template, values)
     assert isinstance(filled, Expression)
     return tidy(code.Evaluate(filled)).value
 
@@ -44,7 +44,7 @@ def statements(template: str, /, **values: Value) -> tuple[Statement, ...]:
 
     The lines may be indented together, and may start with an empty one. Raises TemplateError as `expression` does.
     """
-    tree, names, _ = _read_statements(template)
+    tree, names = _read_statements(template)
     _check(template, names, values)
     filled = _fill(tree, template, values)
     assert isinstance(filled, code.Module)
@@ -57,7 +57,7 @@ def statement(template: str, /, **values: Value) -> Statement:
     return single
 
 
-_Template = tuple[Node, frozenset[str], frozenset[int]]
+_Template = tuple[Node, frozenset[str]]
 _holding: dict[int, Node] = {}
 """Records of templates with holes within, by their id; templates are kept for ever, so that no other record gets it."""
 
@@ -74,7 +74,6 @@ def _read_statements(template: str) -> _Template:
 
 def _index(tree: Node) -> _Template:
     names: set[str] = set()
-    places: set[int] = set()
 
     def visit(node: Node) -> bool:
         own = [node.name] if isinstance(node, Hole) else [_hole_of(text) for text in _list_names(node)]
@@ -87,7 +86,7 @@ def _index(tree: Node) -> _Template:
 
     visit(tree)
     _holding[id(tree)] = tree
-    return tree, frozenset(names), frozenset(places)
+    return tree, frozenset(names)
 
 
 def _list_names(node: Node) -> list[str]:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
+from dataclasses import fields
 from dataclasses import replace as with_fields
-from functools import cache
 from typing import TypeVar
 
 from tritonsmith.author.compiler.ir import code
@@ -29,28 +29,28 @@ def replace(node: N, change: Callable[[Node], Node]) -> N:
     """The record with each record within it changed, those within first. A changed statement loses its layout."""
     changed = _replace(node, change)
     assert isinstance(changed, Node)
-    return changed  # type: ignore[return-value]  # a change keeps what a record is
+    return changed  # a change keeps what a record is
 
 
 def _replace(node: Node, change: Callable[[Node], Node]) -> Node:
-    fields: dict[str, object] = {}
+    changed: dict[str, object] = {}
     for name in list_fields(type(node)):
         value = getattr(node, name)
         if isinstance(value, Node):
             if (single := _replace(value, change)) is not value:
-                fields[name] = single
+                changed[name] = single
         elif value:
             several = tuple(_replace(child, change) for child in value)
             if any(new is not old for new, old in zip(several, value, strict=True)):
-                fields[name] = several
-    return change(_with(node, fields) if fields else node)
+                changed[name] = several
+    return change(_with(node, changed) if changed else node)
 
 
-def _with(node: N, fields: Mapping[str, object]) -> N:
+def _with(node: N, changed: Mapping[str, object]) -> N:
     """The record with other fields; its layout stays only where no expression of its own changed."""
-    if isinstance(node, Statement) and node.layout is not None and not fields.keys() <= _BLOCKS:
-        fields = {**fields, "layout": None}
-    return tidy(with_fields(node, **fields))  # type: ignore[type-var]
+    if isinstance(node, Statement) and node.layout is not None and not changed.keys() <= _BLOCKS:
+        changed = {**changed, "layout": None}
+    return tidy(with_fields(node, **changed))  # type: ignore[type-var]
 
 
 _BLOCKS = frozenset({"body", "branches", "handlers", "decorators"})
@@ -162,10 +162,9 @@ def _is_leaf(node: Node) -> bool:
     return negative or isinstance(node, code.Number | Name)
 
 
-@cache
 def _list_plain(kind: type[Node]) -> tuple[str, ...]:
     """The fields of a class that hold no records."""
-    return tuple(name for name in kind.__match_args__ if name not in list_fields(kind)) + (("comment",) if issubclass(kind, Statement) else ())
+    return tuple(entry.name for entry in fields(kind) if entry.compare and entry.name not in list_fields(kind))
 
 
 def find(node: Node, path: Path) -> Node:
@@ -187,13 +186,13 @@ def _put(node: Node, values: Mapping[Path, Expression]) -> Node:
     below: dict[int, dict[Path, Expression]] = {}
     for (first, *rest), value in values.items():
         below.setdefault(first, {})[tuple(rest)] = value
-    fields: dict[str, object] = {}
+    changed: dict[str, object] = {}
     place = 0
     for name in list_fields(type(node)):
         value = getattr(node, name)
         children = value if isinstance(value, tuple) else () if value is None else (value,)
         several = tuple(_put(child, below[place + at]) if place + at in below else child for at, child in enumerate(children))
         if any(place + at in below for at in range(len(children))):
-            fields[name] = several if isinstance(value, tuple) else several[0]
+            changed[name] = several if isinstance(value, tuple) else several[0]
         place += len(children)
-    return _with(node, fields)
+    return _with(node, changed)
