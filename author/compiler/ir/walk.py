@@ -29,7 +29,7 @@ def replace(node: N, change: Callable[[Node], Node]) -> N:
     """The record with each record within it changed, those within first. A changed statement loses its layout."""
     changed = _replace(node, change)
     assert isinstance(changed, Node)
-    return changed  # a change keeps what a record is
+    return changed  # type: ignore[return-value]  # a change keeps what a record is
 
 
 def _replace(node: Node, change: Callable[[Node], Node]) -> Node:
@@ -50,7 +50,7 @@ def _with(node: N, changed: Mapping[str, object]) -> N:
     """The record with other fields; its layout stays only where no expression of its own changed."""
     if isinstance(node, Statement) and node.layout is not None and not changed.keys() <= _BLOCKS:
         changed = {**changed, "layout": None}
-    return tidy(with_fields(node, **changed))  # type: ignore[type-var]
+    return tidy(with_fields(node, **changed))
 
 
 _BLOCKS = frozenset({"body", "branches", "handlers", "decorators"})
