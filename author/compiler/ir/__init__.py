@@ -1,1 +1,1 @@
-"""A forward as values: what each tensor is made of, and where each of its elements comes from."""
+"""The compiler's intermediate form: values of a forward, their indices and sizes, and the code of kernels; one printer makes text."""

@@ -1,0 +1,317 @@
+"""Whole numbers that know which symbols they came from."""
+
+from __future__ import annotations
+
+import operator
+from collections.abc import Callable, Mapping
+from typing import Any, SupportsIndex
+
+from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Name, Number, Unary, number
+
+Arithmetic = Callable[[int, int], int]
+_CALCULATE: dict[str, Arithmetic] = {
+    "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "**": operator.pow,
+    "min": min, "max": max,
+}  # fmt: skip
+
+
+class Size(int):
+    """An int with the expression of symbols that it is the value of.
+
+    It is compared, hashed and printed as the plain int. Arithmetic with ints gives Sizes; `sum` and `math.prod` keep them.
+    What is no arithmetic of whole numbers (`/`, bits, `float`) gives plain numbers. Take `smallest` and `largest` for
+    `min` and `max`, which give one of their arguments.
+    """
+
+    expression: Expression
+
+    def __new__(cls, value: int, expression: Expression) -> Size:
+        """A Size of a value and the expression that gives it."""
+        self = super().__new__(cls, value)
+        self.expression = expression
+        return self
+
+    def __reduce__(self) -> tuple[type[Size], tuple[int, Expression]]:
+        return Size, (int(self), self.expression)
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> Size:
+        return self
+
+    def __copy__(self) -> Size:
+        return self
+
+    def __add__(self, other: int) -> int:
+        return _apply("+", self, other)
+
+    def __radd__(self, other: int) -> int:
+        return _apply("+", other, self)
+
+    def __sub__(self, other: int) -> int:
+        return _apply("-", self, other)
+
+    def __rsub__(self, other: int) -> int:
+        return _apply("-", other, self)
+
+    def __mul__(self, other: int) -> int:
+        return _apply("*", self, other)
+
+    def __rmul__(self, other: int) -> int:
+        return _apply("*", other, self)
+
+    def __floordiv__(self, other: int) -> int:
+        return _apply("//", self, other)
+
+    def __rfloordiv__(self, other: int) -> int:
+        return _apply("//", other, self)
+
+    def __mod__(self, other: int) -> int:
+        return _apply("%", self, other)
+
+    def __rmod__(self, other: int) -> int:
+        return _apply("%", other, self)
+
+    def __divmod__(self, other: int) -> tuple[int, int]:
+        return _apply("//", self, other), _apply("%", self, other)
+
+    def __rdivmod__(self, other: int) -> tuple[int, int]:
+        return _apply("//", other, self), _apply("%", other, self)
+
+    def __pow__(self, other: int, modulo: int | None = None) -> Any:
+        return int(self) ** other if modulo is not None or other < 0 else _apply("**", self, other)
+
+    def __rpow__(self, other: int, modulo: int | None = None) -> Any:
+        return other ** int(self) if self < 0 else _apply("**", other, self)
+
+    def __neg__(self) -> int:
+        return _apply("-", 0, self)
+
+    def __pos__(self) -> int:
+        return self
+
+    def __abs__(self) -> int:
+        return largest(self, -self)
+
+    def __index__(self) -> int:
+        return int(self)
+
+    def __round__(self, digits: SupportsIndex = 0) -> int:
+        return self if int(digits) >= 0 else round(int(self), digits)
+
+
+def symbol(name: str, value: int) -> Size:
+    """A symbol with the value that it has here: `symbol("N", 1024) * 4` is 4096, of the expression `N * 4`."""
+    return Size(value, Name(name))
+
+
+def expression_of(value: int) -> Expression | None:
+    """The expression of symbols that a number came from; None for a plain int."""
+    return value.expression if isinstance(value, Size) else None
+
+
+def smallest(*values: int) -> int:
+    """The least of the values, as a Size where one of them is one."""
+    return _fold("min", values)
+
+
+def largest(*values: int) -> int:
+    """The greatest of the values, as a Size where one of them is one."""
+    return _fold("max", values)
+
+
+def _fold(word: str, values: tuple[int, ...]) -> int:
+    result, *rest = values
+    for value in rest:
+        result = _apply(word, result, value)
+    return result
+
+
+def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
+    """What an expression of whole numbers is for values of its symbols; a Size where those are Sizes.
+
+    Raises KeyError for a symbol without a value, ValueError for what is no arithmetic of whole numbers.
+    """
+    match expression:
+        case Name(name=name):
+            return values[name]
+        case Number(value=int() as value):
+            return value
+        case Unary(operator="-", operand=operand):
+            return -evaluate(operand, values)
+        case Binary(left=left, operator=word, right=right) if word in _CALCULATE:
+            return _CALCULATE[word](evaluate(left, values), evaluate(right, values))
+        case Call(function=Name(name="min" | "max" as word), arguments=arguments):
+            return _fold(word, tuple(evaluate(argument, values) for argument in arguments))
+    raise ValueError(f"no arithmetic of whole numbers: {expression!r}")
+
+
+def rewrite(size: int, values: Mapping[str, int]) -> int:
+    """A number for other values of its symbols; those may be Sizes, and symbols that are not given stay.
+
+    `rewrite(symbol("N", 8) * 2, {"N": 10})` is 20.
+    """
+    if not isinstance(size, Size):
+        return size
+    return evaluate(size.expression, _Known(values, size))
+
+
+class _Known(dict[str, int]):
+    """Values of symbols. One that is missing would need a value of its own, which the expression does not hold."""
+
+    def __init__(self, values: Mapping[str, int], size: Size) -> None:
+        super().__init__(values)
+        self.size = size
+
+    def __missing__(self, name: str) -> int:
+        raise KeyError(f"no value for {name} in {self.size.expression!r}")
+
+
+# Arithmetic on sums: coefficients of products, which are sorted tuples of factors
+
+
+def _apply(word: str, left: int, right: int) -> int:
+    """The result of an operation of which one operand is a Size; NotImplemented where the other is no int."""
+    if not isinstance(left, int) or not isinstance(right, int):
+        return NotImplemented
+    value = _CALCULATE[word](int(left), int(right))
+    ours, theirs = _to_sum(left), _to_sum(right)
+    match word:
+        case "+" | "-":
+            total = _add(ours, theirs, 1 if word == "+" else -1)
+        case "*":
+            total = _multiply(ours, theirs)
+        case "//" | "%":
+            total = _divide(word, left, right)
+        case "**":
+            total = _raise(ours, left, right)
+        case _:
+            total = _pick(word, left, right)
+    return _to_size(value, total)
+
+
+_Product = tuple[Expression, ...]
+_Sum = dict[_Product, int]
+"""A sum: the factor of each product of atoms; the empty product stands for a number alone."""
+
+
+def _to_sum(value: int) -> _Sum:
+    if not isinstance(value, Size):
+        return {(): int(value)} if value else {}
+    total = value.__dict__.get("sum")
+    if total is None:  # of a symbol, or of a Size that was copied from another process
+        total = value.__dict__["sum"] = _read_sum(value.expression)
+    return total
+
+
+def _read_sum(node: Expression) -> _Sum:
+    match node:
+        case Number(value=int() as value):
+            return {(): value} if value else {}
+        case Unary(operator="-", operand=operand):
+            return _add({}, _read_sum(operand), -1)
+        case Binary(left=left, operator="+" | "-" as word, right=right):
+            return _add(_read_sum(left), _read_sum(right), 1 if word == "+" else -1)
+        case Binary(left=left, operator="*", right=right):
+            return _multiply(_read_sum(left), _read_sum(right))
+        case Binary(left=left, operator="**", right=Number(value=int() as power)):
+            return _power(_read_sum(left), power)
+        case _:
+            return {(node,): 1}
+
+
+def _add(left: _Sum, right: _Sum, sign: int) -> _Sum:
+    total = dict(left)
+    for product, factor in right.items():
+        total[product] = total.get(product, 0) + sign * factor
+    return {product: factor for product, factor in total.items() if factor}
+
+
+def _multiply(left: _Sum, right: _Sum) -> _Sum:
+    total: _Sum = {}
+    for ours, first in left.items():
+        for theirs, second in right.items():
+            product = tuple(sorted((*ours, *theirs), key=repr)) if ours and theirs else ours or theirs
+            total[product] = total.get(product, 0) + first * second
+    return {product: factor for product, factor in total.items() if factor}
+
+
+def _power(base: _Sum, power: int) -> _Sum:
+    total: _Sum = {(): 1}
+    for _ in range(power):
+        total = _multiply(total, base)
+    return total
+
+
+_MOST_FACTORS = 8
+"""The highest power that is multiplied out."""
+
+
+def _raise(base: _Sum, left: int, right: int) -> _Sum:
+    if not isinstance(right, Size) and right <= _MOST_FACTORS:
+        return _power(base, int(right))
+    return {(Binary(_to_expression(left), "**", _to_expression(right)),): 1}
+
+
+def _divide(word: str, left: int, right: int) -> _Sum:
+    """A quotient or a remainder: what the divisor divides leaves it, `(a * b + c) // b` is `a + c // b`."""
+    divided: _Sum = {}
+    rest = _to_sum(left)
+    divisor = list(_to_sum(right).items())
+    if len(divisor) == 1:
+        quotients = {product: _take_out(product, factor, *divisor[0]) for product, factor in rest.items()}
+        divided = dict(quotient for quotient in quotients.values() if quotient is not None)
+        rest = {product: factor for product, factor in rest.items() if quotients[product] is None}
+    if not rest:
+        return divided if word == "//" else {}
+    if not isinstance(right, Size) and rest.keys() == {()}:  # two numbers
+        ratio = _CALCULATE[word](rest[()], int(right))
+        return _add(divided if word == "//" else {}, {(): ratio} if ratio else {}, 1)
+    node: Expression = Binary(_write(rest), word, _to_expression(right))
+    return _add(divided if word == "//" else {}, {(node,): 1}, 1)
+
+
+def _take_out(product: _Product, factor: int, by: _Product, number: int) -> tuple[_Product, int] | None:
+    """A product divided by another one; None where that leaves a rest."""
+    left = list(product)
+    for atom in by:
+        if atom not in left:
+            return None
+        left.remove(atom)
+    return (tuple(left), factor // number) if factor % number == 0 else None
+
+
+def _pick(word: str, left: int, right: int) -> _Sum:
+    if (ours := _to_sum(left)) == _to_sum(right):
+        return ours
+    return {(Call(Name(word), (_to_expression(left), _to_expression(right))),): 1}
+
+
+def _to_size(value: int, total: _Sum) -> int:
+    if total.keys() <= {()}:
+        return value
+    size = Size(value, _write(total))
+    size.__dict__["sum"] = total
+    return size
+
+
+def _to_expression(value: int) -> Expression:
+    return value.expression if isinstance(value, Size) else number(int(value))
+
+
+def _write(total: _Sum) -> Expression:
+    """The expression of a sum: positive products first, a number last."""
+    written: Expression | None = None
+    for product, factor in sorted(total.items(), key=lambda entry: (entry[1] < 0, not entry[0])):
+        term = _write_product(product, abs(factor))
+        if written is None:
+            written = term if factor > 0 else Unary("-", term)
+        else:
+            written = Binary(written, "+" if factor > 0 else "-", term)
+    return number(0) if written is None else written
+
+
+def _write_product(product: tuple[Expression, ...], factor: int) -> Expression:
+    parts = [*product, *([number(factor)] if factor != 1 or not product else [])]
+    written = parts[0]
+    for part in parts[1:]:
+        written = Binary(written, "*", part)
+    return written

@@ -1,0 +1,121 @@
+"""Sizes: ints with the expression of symbols that they came from."""
+
+from __future__ import annotations
+
+import copy
+import math
+import pickle
+import random
+
+import pytest
+from pydantic import BaseModel
+
+from tritonsmith.author.compiler.ir.parser import parse_expression
+from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.sizes import Size, evaluate, expression_of, largest, rewrite, smallest, symbol
+
+N, K = symbol("N", 1024), symbol("K", 12)
+
+
+def _show(value: int) -> str:
+    expression = expression_of(value)
+    return str(value) if expression is None else print_expression(expression)
+
+
+@pytest.mark.parametrize(
+    ("size", "value", "text"),
+    [
+        (N * 4, 4096, "N * 4"),
+        (3 + N - 3, 1024, "N"),
+        (2 * (N * 3), 6144, "N * 6"),
+        ((N * K) // K, 1024, "N"),
+        ((N * K * 6) // (K * 3), 2048, "N * 2"),
+        ((N * 4) % 4, 0, "0"),
+        ((N * 4 + 3) // 4, 1024, "N"),
+        ((N + 3) // 4, 256, "(N + 3) // 4"),
+        (-(-N // 8), 128, "-(-N // 8)"),
+        (10 - N, -1014, "10 - N"),
+        (2**K, 4096, "2**K"),
+        (N**2, 1048576, "N * N"),
+        (math.prod([N, K, 3]), 36864, "K * N * 3"),
+        (sum([N, K, -N]), 12, "K"),
+        (N * K - K * N, 0, "0"),
+        (smallest(N, 7, K), 7, "min(min(N, 7), K)"),
+        (largest(N, N), 1024, "N"),
+    ],
+)
+def test_arithmetic_keeps_the_expression(size: int, value: int, text: str) -> None:
+    assert (size, _show(size)) == (value, text)
+
+
+def test_a_size_is_the_int_elsewhere() -> None:
+    assert N == 1024 and hash(N) == hash(1024) and {1024: "a"}[N] == "a" and N > K and f"{N}" == "1024" and repr(N) == "1024"
+    assert list(range(20))[K] == 12 and [0] * K == [0] * 12 and type(N / 2) is float and type(N & 3) is int
+    assert type(1024 + 0) is int and expression_of(1024) is None
+    with pytest.raises(TypeError):
+        _ = N + "a"  # type: ignore[operator]
+    with pytest.raises(ZeroDivisionError):
+        _ = N // 0
+    assert N + 0.5 == 1024.5
+
+
+def test_copies_keep_the_expression() -> None:
+    for twin in (pickle.loads(pickle.dumps(N * K)), copy.deepcopy([N * K])[0], copy.copy(N * K)):
+        assert (twin, _show(twin), _show(twin // K)) == (12288, "K * N", "N")
+
+
+def test_a_model_takes_a_size_for_an_int() -> None:
+    class Shape(BaseModel):
+        sizes: tuple[int, ...]
+
+    assert Shape(sizes=(N, K)).model_dump_json() == '{"sizes":[1024,12]}'
+
+
+def test_random_arithmetic_holds_at_other_values() -> None:
+    source = random.Random(47)
+    for _ in range(400):
+        values = {name: source.randint(1, 60) for name in "abc"}
+        pool: list[int] = [*(symbol(name, value) for name, value in values.items()), 2, 3, 16]
+        steps = [(source.choice("+ - * // % min max neg".split()), source.randrange(99), source.randrange(99)) for _ in range(6)]
+
+        def compute(pool: list[int], steps: list[tuple[str, int, int]] = steps) -> list[int]:
+            for word, first, second in steps:
+                left, right = pool[first % len(pool)], pool[second % len(pool)]
+                if word in ("//", "%"):
+                    right = right * right + 1
+                pool = [*pool, _calculate(word, left, right)]
+            return pool
+
+        sizes = compute(pool)
+        assert sizes == compute([*values.values(), 2, 3, 16])
+        for _ in range(3):
+            others = {name: source.randint(1, 99) for name in "abc"}
+            assert [rewrite(size, others) for size in sizes] == compute([*others.values(), 2, 3, 16])
+        symbolic = {name: symbol(name.upper(), value) for name, value in values.items()}
+        assert [rewrite(size, symbolic) for size in sizes] == sizes
+
+
+def _calculate(word: str, left: int, right: int) -> int:
+    match word:
+        case "+":
+            return left + right
+        case "-":
+            return left - right
+        case "*":
+            return left * right
+        case "//":
+            return left // right
+        case "%":
+            return left % right
+        case "neg":
+            return -left
+        case _:
+            return smallest(left, right) if word == "min" else largest(left, right)
+
+
+def test_a_symbol_without_a_value_is_named() -> None:
+    with pytest.raises(KeyError, match="K"):
+        rewrite(N * K, {"N": 3})
+    with pytest.raises(ValueError, match="no arithmetic"):
+        evaluate(parse_expression("f(N)"), {"N": 3})
+    assert isinstance(rewrite(N * 2, {"N": K}), Size) and rewrite(7, {}) == 7
