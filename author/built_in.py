@@ -121,8 +121,8 @@ def _match_or_refuse(task: Task, facts: TaskFacts, hardware: Hardware) -> Match:
     found = match(task, facts, hardware)
     if found is None:
         raise AuthorError(
-            f"{task.path}: the built-in author has no recipe for {explain_refusal(task, facts, hardware)}; README, 'What the built-in "
-            "author can write', lists what it can; ask a model instead: --model openai:NAME [--base-url URL]"
+            f"{task.path}: the built-in author has no recipe for {explain_refusal(task, facts, hardware)}; "
+            "docs/recipes.md lists what it can; ask a model instead: --model openai:NAME [--base-url URL]"
         )
     return found
 

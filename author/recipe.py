@@ -108,7 +108,7 @@ class RecipeFamily:
 
     name: str
     writes: str
-    """What forward may be, as README tells it."""
+    """What forward may be, as docs/recipes.md tells it."""
     read: Callable[[Task, TaskFacts], KernelPlan]
     """The plan of a task; raises NoPlan where the task is not of this family."""
     recipes: tuple[Recipe, ...]

@@ -1,6 +1,6 @@
-"""Writes the table of what the built-in author can write into README.md: `python docs/recipes.py [--write]`.
+"""Writes what the built-in author can write into docs/recipes.md: `python docs/recipes.py [--write]`.
 
-Without the option it prints the table. It is made from the recipe book, and a test compares the two.
+Without the option it prints that part of the page. It is made from the recipe book, and a test compares the two.
 """
 
 from __future__ import annotations
@@ -14,25 +14,26 @@ from tritonsmith.author.operations import OPERATIONS
 from tritonsmith.author.recipe import RecipeFamily
 from tritonsmith.prompts.node_names import MODULES
 
-PAGE = Path(__file__).resolve().parents[1] / "README.md"
+PAGE = Path(__file__).resolve().parent / "recipes.md"
 BEGIN, END = "<!-- recipes: begin -->", "<!-- recipes: end -->"
 WIDTH = 110
 """Characters of a line of names."""
 
 
-def row(family: RecipeFamily) -> str:
-    """One family: what forward may be, and what each of its recipes does."""
-    return f"| {family.writes} | {'. '.join(f'`{recipe.name}` {recipe.describes}' for recipe in family.recipes)} |"
+def describe_family(family: RecipeFamily) -> list[str]:
+    """Lines about one family: what forward may be, and what each of its recipes does."""
+    recipes = [f"- `{recipe.name}` {recipe.describes}." for recipe in family.recipes]
+    title = [f"## {family.name.capitalize()}", "", f"**Forward:** {family.writes}."]
+    return [*title, "", "**Recipes,** the plainest first:", "", *recipes, ""]
 
 
 def table() -> str:
-    """What stands between the marks of README.md."""
+    """What stands between the marks of docs/recipes.md."""
     names = [*sorted(set(OPERATIONS) - {"identity"}), *(f"nn.{name}" for name in sorted(MODULES))]
-    rows = ["| forward is | the kernels that it writes, plainest first |", "|--|--|", *map(row, FAMILIES)]
     listed = textwrap.wrap(" ".join(names), WIDTH, break_long_words=False, break_on_hyphens=False)
-    return "\n".join(
-        [BEGIN, *rows, "", "Elementwise operations, as functions, methods, operators or modules:", "", "```", *listed, "```", END]
-    )
+    families = [line for family in FAMILIES for line in describe_family(family)]
+    words = ["## Elementwise operations", "", "As functions, methods, operators or modules:", "", "```", *listed, "```"]
+    return "\n".join([BEGIN, "", *families, *words, "", END])
 
 
 def main(words: list[str]) -> int:

@@ -149,17 +149,17 @@ def _list_kernelbench_samples() -> Iterator[MeasuredText]:
             times = [row["median_ms"] for row in rows if row["name"] == task.name and row["kind"].endswith(f": {variant}")]
             if times:
                 loaded = load_task(folder / "tasks" / f"{task.name}.py", overrides=task.sizes)
-                yield MeasuredText(loaded, text, median(times), variant, "raw/kernelbench/rate.jsonl", {})
+                yield MeasuredText(loaded, text, median(times), variant, "kernelbench_rate.jsonl", {})
     for kernels, tasks, source in (("half_kernels", BENCHMARKS / "tasks" / "half", "halves"), ("kernels", folder / "tasks", "large")):
         for row in _read_rows(source):
             kernel, path = folder / kernels / f"{row['name']}.py", tasks / f"{row['name']}.py"
             if row["kind"] == "right" and row["status"] == "ok" and kernel.exists() and path.exists():
-                own = f"raw/kernelbench/{source}.jsonl"
+                own = f"kernelbench_{source}.jsonl"
                 yield MeasuredText(load_task(path), kernel.read_text(), row["median_ms"], row["kind"], own, row.get("baselines_ms") or {})
 
 
 def _read_rows(name: str) -> list[dict[str, Any]]:
     """Rows that were measured here: KernelBench's own times are no part."""
-    lines = (RESULTS / "raw" / "kernelbench" / f"{name}.jsonl").read_text().splitlines()
+    lines = (RESULTS / f"kernelbench_{name}.jsonl").read_text().splitlines()
     rows = [json.loads(line) for line in lines]
     return [row for row in rows if row.get("status") == "ok" and row.get("label") == "kernel" and row.get("timing") == "measured"]

@@ -1,4 +1,4 @@
-"""What the built-in author cannot write is named in the words of the task, with its line, and README lists what it can write."""
+"""What the built-in author cannot write is named in the words of the task, with its line, and docs/recipes.md lists what it can write."""
 
 import importlib.util
 import textwrap
@@ -91,7 +91,7 @@ def test_a_refusal_names_what_is_missing_and_the_way_out(init: str, forward: str
         RecipeAuthor().require(one, facts, CARDS["h200"])
     said = str(refused.value)
     assert said.startswith(f"mine.py: the built-in author has no recipe for {named}")
-    assert "README, 'What the built-in author can write'," in said and said.endswith("--model openai:NAME [--base-url URL]")
+    assert "; docs/recipes.md lists what it can; " in said and said.endswith("--model openai:NAME [--base-url URL]")
     assert "\n" not in said
 
 
@@ -140,9 +140,9 @@ def load_table() -> ModuleType:
     return module
 
 
-def test_the_table_in_readme_is_the_book() -> None:
+def test_the_page_of_recipes_is_the_book() -> None:
     table = load_table()
-    page = (ROOT / "README.md").read_text()
+    page = (ROOT / "docs" / "recipes.md").read_text()
     written = page[page.index(table.BEGIN) : page.index(table.END) + len(table.END)]
     assert written == table.table(), "run: python docs/recipes.py --write"
     assert all(f"`{name}`" in written for name in BOOK)
@@ -154,8 +154,8 @@ CALLS = {"add": "torch.add(x, x)", "sub": "torch.sub(x, x)", "mul": "torch.mul(x
 
 
 @pytest.mark.parametrize("name", sorted({*OPERATIONS, *MODULES} - {"identity"}))
-def test_every_name_in_the_table_has_a_recipe(name: str) -> None:
-    """Every operation that README lists is one of torch, and gets a recipe."""
+def test_every_name_of_the_page_has_a_recipe(name: str) -> None:
+    """Every operation that the page lists is one of torch, and gets a recipe."""
     call = CALLS.get(name) or (f"F.{name}(x)" if name not in dir(__import__("torch")) else f"torch.{name}(x)")
     one = task(f"self.m = nn.{name}()", "return self.m(x)", ROWS) if name in MODULES else task("", f"return {call}", ROWS)
     facts, _ = probe(one)

@@ -161,7 +161,7 @@ def test_what_the_built_in_author_cannot_write_is_said_once(desk: Path) -> None:
     assert done.returncode == 2 and done.stdout == ""
     assert done.stderr.splitlines()[-1] == (
         "error: projected.py: the built-in author has no recipe for an nn.LSTM with proj_size (line 11: return self.wide(x)[0]); "
-        "README, 'What the built-in author can write', lists what it can; ask a model instead: --model openai:NAME [--base-url URL]"
+        "docs/recipes.md lists what it can; ask a model instead: --model openai:NAME [--base-url URL]"
     )
     assert done.stderr.count("has no recipe") == 1 and "seed0" not in done.stderr
     assert not (desk / "runs" / "projected").exists()  # so that the next try may take the same folder

@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from pathlib import Path
 
-from tritonsmith.benchmarks.kernelbench.rows.pages import print_figures, require_measured, tabulate_figures, write_page
+from tritonsmith.benchmarks.kernelbench.rows.pages import print_figures, require_measured, tabulate, tabulate_figures, write_page
 from tritonsmith.benchmarks.kernelbench.rows.records import JudgeRow, Ruling
 from tritonsmith.benchmarks.timing.figures import Figure
 
@@ -63,14 +63,14 @@ def write_author(rows: Sequence[JudgeRow], names: Sequence[str], results: Path, 
     figures = summarize_author(rows, names)
     lines = [*tabulate_figures(figures), "", *_tabulate_shares(rows)]
     columns = ("task", "profile", "ruling", "label", "x strongest", "of", "x eager", "ms", "why not")
-    lines += ["", "## All", "", f"| {' | '.join(columns)} |", "|" + "--|" * len(columns)]
+    body = []
     for row in sorted(rows, key=lambda row: list(names).index(row.name)):
         score, eager = (f"{one:.3f}" if one is not None else "" for one in (row.score, row.score_eager))
         time = f"{row.median_ms:.4g}" if row.median_ms is not None else ""
-        why = "" if row.ruling is Ruling.JUDGED else f"{row.status} {row.message}".replace("|", "/")
+        why = "" if row.ruling is Ruling.JUDGED else f"{row.status} {row.message}"
         of = f"{row.baseline}, of {len(row.baselines_ms)}" if row.baselines_ms else row.baseline
-        cells = (row.name, row.profile, row.ruling.value, row.label, score, of, eager, time, why)
-        lines.append(f"| {' | '.join(cells)} |")
+        body.append((row.name, row.profile, row.ruling.value, row.label, score, of, eager, time, why))
+    lines += ["", "## All", "", *tabulate(columns, body)]
     missing = [name for name in names if name not in {row.name for row in rows}]
     lines += ["", f"No row: {', '.join(missing) or 'none'}."]
     write_page("Kernels of the built-in author", "The best recipe with its plain settings, one kernel for each task.", lines, rows, path)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import json
+import hashlib
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
 
@@ -22,6 +22,10 @@ MOST_OPEN = 5
 """Copies that may lack a verdict, each with its sentence."""
 _TOP = 10
 """Rows in the tables of the slowest and the biggest."""
+MOST_IN_CELL = 300
+"""Characters of a table's cell; a longer text stands below the table."""
+_SHOWN = 80
+"""Characters of such a text that stand in the cell."""
 
 
 def summarize_copies(rows: Sequence[JudgeRow], names: Sequence[str]) -> list[Figure]:
@@ -90,22 +94,48 @@ def require_measured(rows: Iterable[JudgeRow], place: Path) -> None:
 
 
 def write_page(title: str, about: str, lines: Sequence[str], rows: Sequence[JudgeRow], path: Path) -> None:
-    """Write `path`.md with a head that says how it was made, and `path`.json with the rows."""
-    head = {
-        "command": sorted({row.command for row in rows}), "card": sorted({row.card for row in rows if row.card}),
-        "host": sorted({row.host for row in rows if row.host}), "first": min(row.date for row in rows),
-        "last": max(row.date for row in rows), "versions": _list_versions(rows),
-    }  # fmt: skip
+    """Write `path`.jsonl with the rows, and `path`.md with a head that says how it was made and the digest of the rows.
+
+    Rows that newer ones replaced are not written, so the rows' file is also what `--rows` goes on from.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
-    data = head | {"rows": [row.model_dump(mode="json", exclude={"command"}, exclude_defaults=True) for row in rows]}
-    path.with_name(f"{path.name}.json").write_text(json.dumps(data, indent=1) + "\n", encoding="utf-8")
+    data = "".join(f"{row.model_dump_json(exclude_defaults=True)}\n" for row in rows).encode()
+    place = path.with_name(f"{path.name}.jsonl")
+    place.write_bytes(data)
     made = [
-        f"- made by: {'; '.join(f'`{command}`' for command in head['command'])}", f"- card: {', '.join(head['card'])}",
-        f"- host: {', '.join(head['host'])}", f"- from {head['first']} to {head['last']}", f"- versions: {head['versions']}",
-        f"- rows with raw pair ratios: [{path.name}.json]({path.name}.json)",
+        f"- made by: {_say_commands(sorted({row.command for row in rows}))}",
+        f"- card: {', '.join(sorted({row.card for row in rows if row.card}))}",
+        f"- host: {', '.join(sorted({row.host for row in rows if row.host}))}",
+        f"- from {min(row.date for row in rows)} to {max(row.date for row in rows)}", f"- versions: {_list_versions(rows)}",
+        f"- rows with pair ratios, which `--rows` takes: [{place.name}]({place.name}), SHA-256 `{hashlib.sha256(data).hexdigest()}`",
     ]  # fmt: skip
-    print_line(f"written: {path}.md, {path}.json")
+    print_line(f"written: {path}.md, {place}")
     path.with_name(f"{path.name}.md").write_text("\n".join([f"# {title}", "", about, "", *made, "", *lines]) + "\n", encoding="utf-8")
+
+
+def _say_commands(commands: Sequence[str]) -> str:
+    """One command as it is; of several what they begin with, and how many they are."""
+    if len(commands) == 1:
+        return f"`{commands[0]}`"
+    begins = sorted({" ".join(command.split()[:3]) for command in commands})
+    return f"{', '.join(f'`{begin}`' for begin in begins)} in {len(commands)} calls; `command` of each row has its words"
+
+
+def tabulate(columns: Sequence[str], body: Sequence[Sequence[str]]) -> list[str]:
+    """A table of a page, with texts that are too long for a cell as notes below it; no lines without rows."""
+    if not body:
+        return []
+    notes: list[str] = []
+
+    def fit(cell: str) -> str:
+        cell = cell.replace("|", "\\|").replace("\n", " ")
+        if len(cell) <= MOST_IN_CELL:
+            return cell
+        notes.append(cell)
+        return f"{cell[:_SHOWN].rstrip()} ... (note {len(notes)})"
+
+    lines = [f"| {' | '.join(columns)} |", "|" + "--|" * len(columns), *(f"| {' | '.join(map(fit, cells))} |" for cells in body)]
+    return lines + ([""] if notes else []) + [f"Note {number}: {note}" for number, note in enumerate(notes, 1)]
 
 
 def tabulate_figures(figures: Sequence[Figure]) -> list[str]:
@@ -165,8 +195,4 @@ def _gigabytes(count: int | None) -> str:
 
 
 def _table(columns: Sequence[str], rows: Sequence[JudgeRow], cells: Callable[[JudgeRow], Sequence[str]]) -> list[str]:
-    """A table of a page; no lines without rows."""
-    if not rows:
-        return []
-    body = [" | ".join(cell.replace("|", "\\|").replace("\n", " ") for cell in cells(row)) for row in rows]
-    return [f"| {' | '.join(columns)} |", "|" + "--|" * len(columns), *(f"| {line} |" for line in body)]
+    return tabulate(columns, [cells(row) for row in rows])

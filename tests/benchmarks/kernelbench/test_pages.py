@@ -1,6 +1,6 @@
 """Pages of rows: what is counted, what is missed, and that an estimate never becomes a result."""
 
-import json
+import hashlib
 import threading
 from pathlib import Path
 from typing import Any
@@ -30,11 +30,22 @@ def numbered(count: int) -> list[JudgeRow]:
 def test_copies_that_are_all_equal_reach_every_figure(tmp_path: Path) -> None:
     rows = [*numbered(20), row("level1/21_big", None, Ruling.OPEN, message="needs 200 GB | more")]
     assert write_copies(rows, [one.name for one in rows], tmp_path, "copies")
-    page, data = (tmp_path / "copies.md").read_text(), json.loads((tmp_path / "copies.json").read_text())
+    page, data = (tmp_path / "copies.md").read_text(), tmp_path / "copies.jsonl"
     assert "| level1/21_big | needs 200 GB \\| more |" in page and "20 of 20 (100.0%)" in page and "`python -m x`" in page
-    assert len(data["rows"]) == 21 and data["card"] == ["a card"] and data["command"] == ["python -m x"]
+    digest = hashlib.sha256(data.read_bytes()).hexdigest()
+    assert RowFile(data).read() == rows and f"[copies.jsonl](copies.jsonl), SHA-256 `{digest}`" in page
     slowest = page[page.index("## The slowest") :].splitlines()[4]
     assert slowest.startswith("| level1/20_task | judged | 1.000 |") and "20.00" in slowest, "and the biggest shows its peak"
+
+
+def test_what_is_too_long_for_a_cell_stands_below_its_table(tmp_path: Path) -> None:
+    """A message of hundreds of characters becomes a note, and many commands one line."""
+    rows = [row(f"level1/{number}_task", command=f"python -m x {number}") for number in (1, 2)]
+    rows.append(row("level1/3_big", None, Ruling.OPEN, message="why " * 100))
+    write_copies(rows, [one.name for one in rows], tmp_path, "copies")
+    page = (tmp_path / "copies.md").read_text()
+    assert f"\n\nNote 1: {'why ' * 100}\n" in page and "... (note 1) |" in page
+    assert "- made by: `python -m x` in 3 calls; `command` of each row has its words\n" in page
 
 
 @pytest.mark.parametrize(
