@@ -321,8 +321,13 @@ JUDGED_HALVES: dict[str, str] = {
 def kernel(x, y):
     at = tl.program_id(0) * 256 + tl.arange(0, 256)
     v = tl.load(x + at).to(tl.float32)
-    v = tl.exp(v - tl.max(v))
-    tl.store(y + at, v / tl.sum(v.to(tl.float16)).to(tl.float32))
+    most = tl.max(v)
+    v = tl.exp(v - most)
+    total = tl.zeros((4,), tl.float16)
+    for start in range(0, 256, 4):
+        part = tl.load(x + tl.program_id(0) * 256 + start + tl.arange(0, 4)).to(tl.float32)
+        total += tl.exp(part - most).to(tl.float16)
+    tl.store(y + at, v / tl.sum(total).to(tl.float32))
 
 
 class ModelNew(nn.Module):
