@@ -13,7 +13,6 @@ if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
 from recipe_cases import attention, products, regions, unseen
-
 from tritonsmith.author.book import explain_refusal, match
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import text_sha

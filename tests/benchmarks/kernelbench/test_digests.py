@@ -11,6 +11,7 @@ from tritonsmith.evaluator.errors import UsageError
 TASK = (ROOT / "benchmarks" / "tasks" / "26_gelu_scale_bias.py").read_text()
 
 
+@pytest.mark.slow
 def test_a_text_that_differs_is_named_and_a_new_one_is_told(tmp_path, capsys):
     folder, kept = tmp_path / "tasks", tmp_path / "kept.json"
     folder.mkdir()
