@@ -76,7 +76,8 @@ def _work(options: argparse.Namespace) -> int:
     different, new = compare(kept, made)
     for name in different[:_SHOWN]:
         print_line(f"{name}: another text than was kept")
-    print_line(f"{len(made)} texts: {len(made) - len(different) - len(new)} as kept, {len(different)} different, {len(new)} not kept before")
+    same = len(made) - len(different) - len(new)
+    print_line(f"{len(made)} texts: {same} as kept, {len(different)} different, {len(new)} not kept before")
     if options.write:
         text = json.dumps(dict(sorted({**kept, **made}.items())), indent=0)
         options.digests.write_text(f"{text}\n", encoding="utf-8")
