@@ -15,9 +15,23 @@ from project import ROOT
 CONFIG = tomllib.loads((ROOT / "pyproject.toml").read_text())
 ROOT_FOLDER = "about"
 """What is installed as `tritonsmith` itself."""
-PACKAGES = {name.removeprefix("tritonsmith.") for name in CONFIG["tool"]["setuptools"]["packages"] if name != "tritonsmith"}
-"""Dotted, packages inside packages among them."""
-FOLDERS = {name for name in PACKAGES if "." not in name}
+FOLDERS = {name.removeprefix("tritonsmith.") for name in CONFIG["tool"]["setuptools"]["package-dir"] if name != "tritonsmith"}
+"""At the root, mapped by hand; what lies below them is found."""
+
+
+def list_packages(root: Path) -> set[str]:
+    """What setup.py gives setuptools for a checkout: dotted names without `tritonsmith`, which is left out itself."""
+    code = (
+        "import distutils.core as core, json\n"
+        "print(json.dumps(core.run_setup('setup.py', stop_after='init').packages))"
+    )  # fmt: skip
+    command = [sys.executable, "-c", f"import setuptools\n{code}"]
+    done = subprocess.run(command, cwd=root, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    return {name.removeprefix("tritonsmith.") for name in json.loads(done.stdout) if name != "tritonsmith"}
+
+
+PACKAGES = list_packages(ROOT)
 
 
 def tracked(pattern: str) -> list[Path]:
@@ -33,6 +47,9 @@ def test_packages_are_the_folders_with_an_init() -> None:
         if not any(parent in hidden for parent in path.parents)
     }
     assert found == PACKAGES | {ROOT_FOLDER}
+
+
+def test_folders_at_the_root_are_mapped_by_their_names() -> None:
     folders = {f"tritonsmith.{name}": name for name in FOLDERS} | {"tritonsmith": ROOT_FOLDER}
     assert CONFIG["tool"]["setuptools"]["package-dir"] == folders
 
@@ -106,7 +123,7 @@ def test_constraints_hold_names_and_versions_only() -> None:
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A wheel that is built from a copy of the sources, without network."""
     source, out = tmp_path_factory.mktemp("source"), tmp_path_factory.mktemp("wheel")
-    for name in ("pyproject.toml", "README.md", "LICENSE"):
+    for name in ("pyproject.toml", "setup.py", "README.md", "LICENSE"):
         (source / name).write_bytes((ROOT / name).read_bytes())
     about = (Path(ROOT_FOLDER) / name for name in ("__init__.py", "py.typed"))
     for path in (*about, *tracked("*")):
