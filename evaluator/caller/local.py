@@ -37,7 +37,7 @@ from tritonsmith.evaluator.processes.card_lock import CardLock
 from tritonsmith.evaluator.processes.requests import Conditions, Evaluate, OwnCall, Prepare, Request, Sanitize
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
-from tritonsmith.evaluator.protocol import RaceReport
+from tritonsmith.evaluator.protocol import Evaluator, RaceReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.reference.interpreter_time import require_reach
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Record, Status, Task, TaskFacts, Verdict
@@ -121,7 +121,7 @@ class OracleLease:
             server.remove()
 
 
-class LocalEvaluator:
+class LocalEvaluator(Evaluator):
     """Evaluator of this machine: one oracle on a card, up to two without.
 
     Args:

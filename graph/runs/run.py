@@ -52,7 +52,6 @@ from tritonsmith.graph.storage.store import Store
 from tritonsmith.graph.storage.summary import Summary, read_summary
 from tritonsmith.graph.tracing.tracer import RunTrace, tracing
 from tritonsmith.nodes.chat.connect import Models
-from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.templates.render import VERSION
 
@@ -175,7 +174,7 @@ class Run:
                 async with aclosing(drive.events(task)) as events:
                     async for event in events:
                         yield log(event)
-                if drive.drained and isinstance(context.evaluator, TapeEvaluator):
+                if drive.drained:
                     await context.evaluator.settle()
         finally:
             if self._evaluator is None and self._shared.evaluator is None:

@@ -107,7 +107,7 @@ def is_touched(path: Path) -> bool:
         return False
 
 
-class SpoolEvaluator:
+class SpoolEvaluator(Evaluator):
     """Answers from the results in a folder. For a missing one it writes a job, and waits while a worker is alive."""
 
     parallel = 64
@@ -155,9 +155,6 @@ class SpoolEvaluator:
         if result.verdict is None:
             raise InfrastructureError(f"the worker's answer to {task.name} holds no verdict")
         return result.verdict
-
-    async def aclose(self) -> None:
-        """Nothing runs here."""
 
     async def _result(self, job: Job, name: str) -> JobResult:
         answer, asked = self._spool.results / f"{name}.json", self._spool.jobs / f"{name}.json"
