@@ -16,7 +16,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Literal, TypeVar
 
-from tritonsmith.evaluator.caller.audits.examine import audit_beside_card, examine, load_small
+from tritonsmith.evaluator.caller.audits.examine import audit_beside_card, examine
 from tritonsmith.evaluator.caller.audits.findings import AuditFinding
 from tritonsmith.evaluator.caller.audits.other_sizes import audit_other_sizes
 from tritonsmith.evaluator.caller.audits.second_opinion import add_second_opinion, find_refusal
@@ -41,6 +41,7 @@ from tritonsmith.evaluator.protocol import Evaluator, RaceReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.reference.interpreter_time import require_reach
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Record, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.tasks.files import at_small_size
 from tritonsmith.evaluator.texts.advice.advise import advice_lines
 from tritonsmith.evaluator.texts.source.refuse import refuse_text
 
@@ -198,7 +199,7 @@ class LocalEvaluator(Evaluator):
             return self._ask(task, kernel, profile, self._oracles)
         self._descriptions.start(task)  # while the oracle prepares the task
         if self._auditors is not None:
-            self._auditors.prepare_ahead(task.sha, lambda: load_small(task))
+            self._auditors.prepare_ahead(task.sha, lambda: at_small_size(task))
         compiling = self._compiling.start(task, kernel)
         ask_compiler = self._compiling.wait_for
         try:
