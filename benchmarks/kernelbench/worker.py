@@ -12,7 +12,7 @@ from tritonsmith.benchmarks.kernelbench.judging import describe_ahead, judge_job
 from tritonsmith.benchmarks.kernelbench.rows.records import AskRow, RowAnswer
 from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
-from tritonsmith.evaluator.processes.requests import Hello, HelloAnswer, Request
+from tritonsmith.evaluator.processes.requests import Hello, HelloAnswer, ServerRequest
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.schema import Record
 
@@ -25,7 +25,7 @@ class JobServer:
     def __init__(self) -> None:
         self._evaluator: LocalEvaluator | None = None
 
-    def answer(self, request: Request[Any]) -> Record:
+    def answer(self, request: ServerRequest[Any]) -> Record:
         """The card for `Hello`, a row for `AskRow`. Raises UsageError without a card that was asked for."""
         match request:
             case Hello():

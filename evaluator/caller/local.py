@@ -34,7 +34,7 @@ from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.card_lock import CardLock
-from tritonsmith.evaluator.processes.requests import Conditions, Evaluate, OwnCall, Prepare, Request, Sanitize
+from tritonsmith.evaluator.processes.requests import Evaluate, JudgingTerms, Prepare, Sanitize, ServerRequest, WriteCall
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.protocol import Evaluator, RaceReport
@@ -103,7 +103,7 @@ class OracleLease:
         self._starter = threading.Thread(target=prepare, daemon=True)
         self._starter.start()
 
-    def ask(self, server: ServerProcess, request: Request[A]) -> A:
+    def ask(self, server: ServerProcess, request: ServerRequest[A]) -> A:
         """The answer of a leased oracle; one that fails is started again and asked once more."""
         try:
             return server.ask(request, EVALUATE_SECONDS)
@@ -165,7 +165,7 @@ class LocalEvaluator(Evaluator):
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
         self._requests = CompileRequests(folder, self._oracles.lease, partial(self._prepare, Prepare))
-        self._calls = OwnCalls(folder, partial(self._prepare, OwnCall))
+        self._calls = OwnCalls(folder, partial(self._prepare, WriteCall))
         self._auditors: OracleLease | None = None  # an oracle without a card, for the interpreter's view of what the card measured
         self._compiling: CompileReports | None = None
         if self.hardware.present and self.hardware.key in CARDS:
@@ -220,18 +220,18 @@ class LocalEvaluator(Evaluator):
                 return Verdict(status=refusal[0], message=refusal[1], sha=kernel.sha, profile=profile, environment=where)
             raw = self.raw_dir / f"{kernel.sha}-{profile}-{next(self._numbers)}.json"
             trace = tuple(self._descriptions.describe(task)[1]) if profile != CORRECTNESS_ONLY else ()
-            request = Evaluate(task=task, kernel=kernel, profile=profile, raw=raw.resolve(), trace=trace, **dict(self._conditions()))
+            request = Evaluate(task=task, kernel=kernel, profile=profile, raw=raw.resolve(), trace=trace, **dict(self._terms()))
             return oracles.ask(oracle, request).verdict
 
     def race_now(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         """As `race`, blocking."""
-        return self._races.run(self._conditions(), task, incumbent, entrants, facts, keep, seconds)
+        return self._races.run(self._terms(), task, incumbent, entrants, facts, keep, seconds)
 
-    def _conditions(self) -> Conditions:
+    def _terms(self) -> JudgingTerms:
         """What an oracle is told besides the question."""
-        return Conditions(measuring=self._mark, code=self._code, baselines=self.baselines, call_seconds=self._call_seconds)
+        return JudgingTerms(measuring=self._mark, code=self._code, baselines=self.baselines, call_seconds=self._call_seconds)
 
     async def race(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
@@ -270,7 +270,7 @@ class LocalEvaluator(Evaluator):
         """What Nsight Compute counts of a working kernel, off the clock; the reason where it cannot. None without a card."""
         return await asyncio.to_thread(self._counted.count, task, kernel) if self.hardware.present else None
 
-    def _prepare(self, kind: type[Prepare | OwnCall], oracle: ServerProcess, task: Task) -> Path:
+    def _prepare(self, kind: type[Prepare | WriteCall], oracle: ServerProcess, task: Task) -> Path:
         return self._oracles.ask(oracle, kind(task=task, baselines=self.baselines)).request
 
     async def describe(self, task: Task) -> TaskFacts:

@@ -35,13 +35,13 @@ from tritonsmith.evaluator.processes.requests import (
     FileAnswer,
     Hello,
     HelloAnswer,
-    OwnCall,
     Prepare,
     Race,
     RaceAnswer,
-    Request,
     Sanitize,
     SanitizeAnswer,
+    ServerRequest,
+    WriteCall,
 )
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.processes.steps import STEPS
@@ -75,7 +75,7 @@ class Oracle:
         self._judges: dict[str, CardJudge | CardFreeJudge] = {}
         self._pool = pool
 
-    def answer(self, request: Request[Any]) -> Record:
+    def answer(self, request: ServerRequest[Any]) -> Record:
         """The answer to one request. Raises TaskError or InfrastructureError."""
         match request:
             case Hello():
@@ -84,7 +84,7 @@ class Oracle:
                 return EvaluateAnswer(verdict=self._evaluate(request))
             case Prepare():
                 return FileAnswer(request=self._judge(request.task, request.baselines).session.compile_request)
-            case OwnCall():
+            case WriteCall():
                 return FileAnswer(request=write_own_call(self._judge(request.task, request.baselines).session))
             case Race():
                 return self._race(request)

@@ -23,8 +23,8 @@ A = TypeVar("A", bound=Record)
 """What answers a kind of request."""
 
 
-class Request(Record, Generic[A]):
-    """One question to a server process. A kind derives from `Request[its answer]`, and names itself and its answer."""
+class ServerRequest(Record, Generic[A]):
+    """One question to a server process. A kind derives from `ServerRequest[its answer]`, and names itself and its answer."""
 
     op: ClassVar[str]
     """Names the kind on the wire."""
@@ -40,7 +40,7 @@ class Request(Record, Generic[A]):
         return cast(A, self.answered_by.model_validate(message))
 
 
-def read_request(message: object, kinds: Sequence[type[Request[Any]]]) -> Request[Any]:
+def read_request(message: object, kinds: Sequence[type[ServerRequest[Any]]]) -> ServerRequest[Any]:
     """The request in a JSON object, as one of the kinds. Raises InfrastructureError, in one sentence, for anything else."""
     op = message.get("op") if isinstance(message, dict) else None
     kind = next((kind for kind in kinds if kind.op == op), None)
@@ -59,7 +59,7 @@ class HelloAnswer(Record):
     hardware: Hardware
 
 
-class Hello(Request[HelloAnswer]):
+class Hello(ServerRequest[HelloAnswer]):
     """The first request of every process: what it judges for, and in which sandbox."""
 
     op = "hello"
@@ -72,7 +72,7 @@ class Hello(Request[HelloAnswer]):
     """Mode of the sandbox."""
 
 
-class Conditions(Record):
+class JudgingTerms(Record):
     """What an oracle is told besides a question that it times something for."""
 
     measuring: Path
@@ -91,7 +91,7 @@ class EvaluateAnswer(Record):
     verdict: Verdict
 
 
-class Evaluate(Conditions, Request[EvaluateAnswer]):
+class Evaluate(JudgingTerms, ServerRequest[EvaluateAnswer]):
     """Judge a candidate by one profile."""
 
     op = "evaluate"
@@ -111,7 +111,7 @@ class FileAnswer(Record):
     request: Path
 
 
-class Prepare(Request[FileAnswer]):
+class Prepare(ServerRequest[FileAnswer]):
     """Run a task's reference, and write the file that compilers read."""
 
     op = "prepare"
@@ -120,7 +120,7 @@ class Prepare(Request[FileAnswer]):
     baselines: tuple[str, ...] = ()
 
 
-class OwnCall(Request[FileAnswer]):
+class WriteCall(ServerRequest[FileAnswer]):
     """Write a file with the arguments and weights of one call of a task."""
 
     op = "own_call"
@@ -136,7 +136,7 @@ class RaceAnswer(Record):
     note: str = ""
 
 
-class Race(Conditions, Request[RaceAnswer]):
+class Race(JudgingTerms, ServerRequest[RaceAnswer]):
     """Time texts against the best so far."""
 
     op = "race"
@@ -157,14 +157,14 @@ class SanitizeAnswer(Record):
     text: str
 
 
-class Sanitize(Request[SanitizeAnswer]):
+class Sanitize(ServerRequest[SanitizeAnswer]):
     """Run a kernel under compute-sanitizer."""
 
     op = "sanitize"
     answered_by = SanitizeAnswer
     kernel: KernelText
     request: Path
-    """The file that `OwnCall` gave."""
+    """The file that `WriteCall` gave."""
     code: Path
     """What the kernel was compiled to."""
     seconds: float
@@ -177,14 +177,14 @@ class CountAnswer(Record):
     final: bool
 
 
-class Count(Request[CountAnswer]):
+class Count(ServerRequest[CountAnswer]):
     """Run a kernel under Nsight Compute."""
 
     op = "count"
     answered_by = CountAnswer
     kernel: KernelText
     request: Path
-    """The file that `OwnCall` gave."""
+    """The file that `WriteCall` gave."""
     seconds: float
 
 
@@ -194,7 +194,7 @@ class CompileAnswer(Record):
     report: dict[str, Any]
 
 
-class Compile(Request[CompileAnswer]):
+class Compile(ServerRequest[CompileAnswer]):
     """Compile a candidate without the card; only compilers are asked this."""
 
     op = "compile"
@@ -209,7 +209,7 @@ class Compile(Request[CompileAnswer]):
     """A file for what was compiled."""
 
 
-ORACLE_KINDS: tuple[type[Request[Any]], ...] = (Hello, Evaluate, Prepare, OwnCall, Race, Sanitize, Count)
+ORACLE_KINDS: tuple[type[ServerRequest[Any]], ...] = (Hello, Evaluate, Prepare, WriteCall, Race, Sanitize, Count)
 """What an oracle answers."""
-COMPILER_KINDS: tuple[type[Request[Any]], ...] = (Hello, Compile)
+COMPILER_KINDS: tuple[type[ServerRequest[Any]], ...] = (Hello, Compile)
 """What a compiler answers."""

@@ -9,7 +9,7 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.processes.lines import send_line
-from tritonsmith.evaluator.processes.requests import Request, read_request
+from tritonsmith.evaluator.processes.requests import ServerRequest, read_request
 from tritonsmith.evaluator.schema import Record
 
 _MESSAGE_CHARACTERS = 2000
@@ -17,7 +17,7 @@ _MESSAGE_CHARACTERS = 2000
 
 
 def serve_requests(
-    requests: Iterable[str], out: int, kinds: Sequence[type[Request[Any]]], answer: Callable[[Request[Any]], Record]
+    requests: Iterable[str], out: int, kinds: Sequence[type[ServerRequest[Any]]], answer: Callable[[ServerRequest[Any]], Record]
 ) -> None:
     """Answer each request of these kinds on the descriptor `out` until there are no more.
 

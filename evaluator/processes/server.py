@@ -19,7 +19,7 @@ from tritonsmith.evaluator.processes import lifeline
 from tritonsmith.evaluator.processes.crash import describe_crash
 from tritonsmith.evaluator.processes.following import find_last_step, is_followed, tell_step
 from tritonsmith.evaluator.processes.lines import read_line
-from tritonsmith.evaluator.processes.requests import Hello, Request
+from tritonsmith.evaluator.processes.requests import Hello, ServerRequest
 from tritonsmith.evaluator.processes.run_folder import life_line, remove_tree, run_folder
 from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
 from tritonsmith.evaluator.schema import Hardware, Record
@@ -89,7 +89,7 @@ class ServerProcess:
             if path.name != _LOG:
                 remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
 
-    def _exchange(self, process: subprocess.Popen[bytes], request: Request[A], timeout: float) -> A:
+    def _exchange(self, process: subprocess.Popen[bytes], request: ServerRequest[A], timeout: float) -> A:
         assert process.stdin is not None and process.stdout is not None
         message = request.write()
         try:
@@ -125,7 +125,7 @@ class ServerProcess:
             return (Path(self._folder.name) / _LOG).read_bytes()[self._log_begins :].decode(errors="replace")
         return ""
 
-    def ask(self, request: Request[A], timeout: float) -> A:
+    def ask(self, request: ServerRequest[A], timeout: float) -> A:
         """The answer to one request. Raises TaskError or UsageError, InfrastructureError when the oracle died, hung or is at fault."""
         return self._exchange(self._start(), request, timeout)
 

@@ -182,7 +182,7 @@ async def do_job(spool: Spool, name: str, evaluator: Evaluator) -> JobResult:
     job = read_record(Job, spool.jobs / f"{name}.json")
     file = spool.tasks / f"{text_sha(job.task.source)}.py"
     if not file.is_file():
-        file.write_text(job.task.source, encoding="utf-8")  # the strict profile reads the task again, at its small size
+        file.write_text(job.task.source, encoding="utf-8")  # the task's own code may look for it
     task = job.task.model_copy(update={"path": str(file)})
     result = JobResult()
     for _ in range(2):

@@ -13,7 +13,7 @@ from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.oracle.server import Oracle
-from tritonsmith.evaluator.processes.requests import ORACLE_KINDS, Hello, Request, read_request
+from tritonsmith.evaluator.processes.requests import ORACLE_KINDS, Hello, ServerRequest, read_request
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.sandbox.policy import use_policy
@@ -63,7 +63,7 @@ def oracles_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Oracles answer in this process, without a card, and still by JSON lines; so what they do can be watched."""
     oracles: dict[ServerProcess, Oracle] = {}
 
-    def ask(server: ServerProcess, request: Request[Any], timeout: float) -> Any:
+    def ask(server: ServerProcess, request: ServerRequest[Any], timeout: float) -> Any:
         if server not in oracles:
             oracles[server] = Oracle()
             oracles[server].answer(HELLO)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
-from tritonsmith.evaluator.processes.requests import Request
+from tritonsmith.evaluator.processes.requests import ServerRequest
 from tritonsmith.evaluator.schema import Record
 
 
@@ -119,7 +119,7 @@ class RowAnswer(Record):
     row: JudgeRow
 
 
-class AskRow(Request[RowAnswer]):
+class AskRow(ServerRequest[RowAnswer]):
     """A job for a card's worker."""
 
     op = "judge"

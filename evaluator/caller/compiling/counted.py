@@ -7,7 +7,7 @@ from typing import Protocol, TypeVar
 
 from tritonsmith.evaluator.caller.compiling.reports import OwnCalls
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.processes.requests import Count, Request
+from tritonsmith.evaluator.processes.requests import Count, ServerRequest
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import Record, Task
@@ -24,7 +24,7 @@ class Leasing(Protocol):
     def lease(self) -> AbstractContextManager[ServerProcess]:
         """An oracle for one caller alone."""
 
-    def ask(self, server: ServerProcess, request: Request[A]) -> A:
+    def ask(self, server: ServerProcess, request: ServerRequest[A]) -> A:
         """Its answer. Raises InfrastructureError."""
 
 

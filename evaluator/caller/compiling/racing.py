@@ -9,7 +9,7 @@ from tritonsmith.evaluator.caller.compiling.counted import Leasing
 from tritonsmith.evaluator.caller.compiling.outlook import drop_twins, look_ahead, rank_by_estimate
 from tritonsmith.evaluator.caller.compiling.reports import CompileReports
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.processes.requests import Conditions, Race
+from tritonsmith.evaluator.processes.requests import JudgingTerms, Race
 from tritonsmith.evaluator.protocol import Fate, RaceReport, RaceRow
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Status, Task, TimingKind
 
@@ -63,15 +63,15 @@ class Races:
         self._reports, self._oracles, self._hardware = reports, oracles, hardware
 
     def run(
-        self, conditions: Conditions, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int,
+        self, terms: JudgingTerms, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int,
         seconds: float,
     ) -> RaceReport | None:  # fmt: skip
-        """The report of a race, `conditions` being what the oracle is told besides; None without compilers. Raises InfrastructureError."""
+        """The report of a race, `terms` being what the oracle is told besides; None without compilers. Raises InfrastructureError."""
         if self._reports is None:
             return None
 
         def ask(fit: Sequence[KernelText]) -> tuple[list[RaceRow], str]:
-            request = Race(task=task, incumbent=incumbent, entrants=tuple(fit), keep=keep, seconds=seconds, **dict(conditions))
+            request = Race(task=task, incumbent=incumbent, entrants=tuple(fit), keep=keep, seconds=seconds, **dict(terms))
             with self._oracles.lease() as oracle:
                 answer = self._oracles.ask(oracle, request)
             return list(answer.rows), answer.note

@@ -12,7 +12,7 @@ from tritonsmith.evaluator.caller.compiling.client import COMPILER, Compilation,
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.channel.compiled_code import keep_packed
 from tritonsmith.evaluator.errors import InfrastructureError
-from tritonsmith.evaluator.processes.requests import Compile, CompileAnswer, Hello, HelloAnswer, Request
+from tritonsmith.evaluator.processes.requests import Compile, CompileAnswer, Hello, HelloAnswer, ServerRequest
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import begin_warm_start, end_warm_start, finish_warm_start
 from tritonsmith.evaluator.schema import Record
@@ -25,7 +25,7 @@ class CompilerServer:
         self._target = ""
         self._next: Compilation | None = None
 
-    def answer(self, request: Request[Any]) -> Record:
+    def answer(self, request: ServerRequest[Any]) -> Record:
         """The answer to one request. Raises UsageError or InfrastructureError."""
         match request:
             case Hello():

@@ -14,16 +14,16 @@ from tritonsmith.evaluator.processes.requests import (
     COMPILER_KINDS,
     ORACLE_KINDS,
     Compile,
-    Conditions,
     Count,
     Evaluate,
     Hello,
     HelloAnswer,
-    OwnCall,
+    JudgingTerms,
     Prepare,
     Race,
-    Request,
     Sanitize,
+    ServerRequest,
+    WriteCall,
     read_request,
 )
 from tritonsmith.evaluator.processes.serve import serve_requests
@@ -33,14 +33,14 @@ from tritonsmith.evaluator.schema import Record, Task
 TASK = Task(name="task", path="task.py", source="N = 3\n", overrides={"N": 2, "shape": (1, 2), "exact": True})
 KERNEL = KernelText.of('x = "\u00e9"\n')
 FILE = Path("/tmp/file")
-CONDITIONS = Conditions(measuring=FILE, code=FILE, baselines=("eager",), call_seconds=1.5)
-EXAMPLES: list[Request[Any]] = [
+CONDITIONS = JudgingTerms(measuring=FILE, code=FILE, baselines=("eager",), call_seconds=1.5)
+EXAMPLES: list[ServerRequest[Any]] = [
     Hello(target="auto", use_card=True, sandbox="auto"),
     Evaluate(
         task=TASK, kernel=KERNEL, profile="quick", raw=FILE, trace=(OperatorCost("aten::mm", chain=2),), **dict(CONDITIONS)
     ),
     Prepare(task=TASK, baselines=("eager",)),
-    OwnCall(task=TASK),
+    WriteCall(task=TASK),
     Race(task=TASK, incumbent=KERNEL, entrants=(KERNEL,), keep=2, seconds=3.0, **dict(CONDITIONS)),
     Sanitize(kernel=KERNEL, request=FILE, code=FILE, seconds=4.0),
     Count(kernel=KERNEL, request=FILE, seconds=5.0),
@@ -49,7 +49,7 @@ EXAMPLES: list[Request[Any]] = [
 
 
 @pytest.mark.parametrize("asked", EXAMPLES, ids=lambda asked: asked.op)
-def test_a_request_is_the_same_after_the_pipe(asked: Request[Any]) -> None:
+def test_a_request_is_the_same_after_the_pipe(asked: ServerRequest[Any]) -> None:
     read = read_request(json.loads(json.dumps(asked.write())), (*ORACLE_KINDS, Compile))
     assert read == asked and type(read) is type(asked)
 
@@ -57,14 +57,14 @@ def test_a_request_is_the_same_after_the_pipe(asked: Request[Any]) -> None:
 def test_every_kind_has_an_example_and_says_what_answers_it() -> None:
     assert {type(asked) for asked in EXAMPLES} == {*ORACLE_KINDS, *COMPILER_KINDS}
     for kind in {*ORACLE_KINDS, *COMPILER_KINDS}:
-        named = [base.__pydantic_generic_metadata__["args"] for base in kind.__mro__ if issubclass(base, Request)]
+        named = [base.__pydantic_generic_metadata__["args"] for base in kind.__mro__ if issubclass(base, ServerRequest)]
         assert (kind.answered_by,) in named
 
 
 def answers_of(*lines: str) -> list[dict[str, Any]]:
     """What a server of two kinds answers to these lines."""
 
-    def answer(request: Request[Any]) -> Record:
+    def answer(request: ServerRequest[Any]) -> Record:
         assert isinstance(request, Hello)
         return HelloAnswer(hardware=named_card(request.target))
 
