@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping
 
 from tritonsmith.author.constructor import ANY
 from tritonsmith.author.members import attribute, parent_lines
-from tritonsmith.evaluator.tasks.files import assigned_names
+from tritonsmith.evaluator.tasks.declarations import assigned_names
 from tritonsmith.evaluator.texts.source.parse import parse
 
 BUILD = "build_reference"

@@ -7,7 +7,7 @@ import textwrap
 from collections.abc import Mapping
 
 from tritonsmith.author.builder import keep_needed, strip
-from tritonsmith.evaluator.tasks.files import assigned_names
+from tritonsmith.evaluator.tasks.declarations import assigned_names
 from tritonsmith.evaluator.texts.source.parse import parse
 
 BUILD_WHOLE = "build_whole_reference"

@@ -27,6 +27,7 @@ from typing import Any
 from tritonsmith.benchmarks.host import begin_record, print_line, write_record
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Stage, Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.builder import build_graph, step_limit
@@ -69,7 +70,7 @@ class World:
         return "rescue-all"
 
 
-class InstantEvaluator:
+class InstantEvaluator(Evaluator):
     """Answers at once with a verdict as large as a real one."""
 
     def __init__(self, scores: dict[str, float | None]) -> None:

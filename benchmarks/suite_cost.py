@@ -30,6 +30,7 @@ from typing import Any
 from tritonsmith.benchmarks.host import begin_record, print_line, write_record
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Status, Task, TaskFacts, Verdict
 from tritonsmith.graph.storage.folder import Event
 from tritonsmith.graph.suites.records import SuiteRow
@@ -70,7 +71,7 @@ def get_init_inputs():
 """
 
 
-class DrawnEvaluator:
+class DrawnEvaluator(Evaluator):
     """Answers at once: a text's status and score are drawn from its content, the same in every repetition."""
 
     def __init__(self) -> None:

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from enum import StrEnum
-from typing import Protocol, runtime_checkable
 
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.records.limits import Counters
@@ -70,29 +70,44 @@ class RaceReport(Record):
     """Why nothing was timed, where nothing was."""
 
 
-class Evaluator(Protocol):
-    """Answers questions about tasks and candidates; owns the processes that do. Used as an async context manager."""
+class CompilerSeed(Record):
+    """A compiler's text for a task as one self-contained file, or why there is none."""
+
+    text: str = ""
+    reason: str = ""
+    """Half a sentence; empty where there is a text."""
+
+
+class Evaluator(ABC):
+    """Answers questions about tasks and candidates; owns the processes that do.
+
+    An evaluator derives from this class and writes `hardware`, `describe` and `evaluate`; the rest says what it can do besides, and is
+    there with the answer of one that cannot. `caller/sharing/forwarding.py` has the base of those that stand before another evaluator.
+    """
 
     hardware: Hardware
+    """The card that it judges for."""
+    parallel: int = 1
+    """How many questions it answers side by side."""
+    admits: int = 1
+    """How many questions it can use at a time, where these are more than `parallel`: one is compiled while another is measured."""
+    cards: int = 1
+    """How many cards it has."""
 
+    @abstractmethod
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once. Raises TaskError with a sentence for the user."""
 
+    @abstractmethod
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """One verdict about a candidate's text; `profile` is `quick` or `strict`. Raises InfrastructureError only."""
-
-    async def aclose(self) -> None:
-        """End every process; safe to call twice."""
-
-
-@runtime_checkable
-class Racing(Protocol):
-    """An evaluator that can also race texts, for tuning searches. Without it a search has its first configurations judged in full."""
 
     async def race(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         """A timed race of texts against the best so far; None where this evaluator has none. Raises InfrastructureError only.
+
+        Without races a tuning search has its first configurations judged in full.
 
         Args:
             task: what they do.
@@ -102,33 +117,38 @@ class Racing(Protocol):
             keep: how many are to be left over.
             seconds: after so many nothing more is timed.
         """
-        ...
-
-
-async def race_with(
-    evaluator: Evaluator, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
-) -> RaceReport | None:
-    """The race of any evaluator; None where it has none. What stands before another evaluator passes a race on with this."""
-    return await evaluator.race(task, incumbent, entrants, facts, keep, seconds) if isinstance(evaluator, Racing) else None
-
-
-@runtime_checkable
-class Counting(Protocol):
-    """An evaluator that can have a card's counters read while nothing is timed."""
+        del task, incumbent, entrants, facts, keep, seconds
+        return None
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """What Nsight Compute counts of a working kernel, or the reason why it cannot; None without a card.
 
         Raises InfrastructureError only.
         """
-        ...
-
-
-@runtime_checkable
-class CodeReading(Protocol):
-    """An evaluator that can tell what a text compiles to before anything is measured."""
+        del task, kernel
+        return None
 
     async def read_code(self, task: Task, kernel: KernelText) -> str:
         """A digest of all kernels that one forward launches, with grids and library calls; empty where the text does not compile or nobody
         can compile for the card. Raises InfrastructureError only."""
-        ...
+        del task, kernel
+        return ""
+
+    async def write_seed(self, task: Task) -> CompilerSeed | None:
+        """A compiler's text for the task; None: it has no way of its own, and `questions/compiler_seed.py` has this machine write it.
+
+        Raises TaskError or InfrastructureError.
+        """
+        del task
+        return None
+
+    def knows(self, task: Task, kernel: KernelText, profile: str = "quick") -> bool:
+        """Whether the verdict is there already, so that nothing is judged for it."""
+        del task, kernel, profile
+        return False
+
+    async def settle(self) -> None:  # noqa: B027 - most keep nothing
+        """Wait for verdicts that are under way, whose callers may have gone, where these are kept."""
+
+    async def aclose(self) -> None:  # noqa: B027 - many run nothing
+        """End every process; safe to call twice."""

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from enum import StrEnum
-from typing import Literal, TypeAlias
+from typing import Literal
 
 from pydantic import Field, model_validator
 
 from tritonsmith.evaluator.kernel_text import text_sha
 from tritonsmith.evaluator.reads.record import TaskReads
+from tritonsmith.evaluator.records.declarations import Declarations as Declarations
+from tritonsmith.evaluator.records.declarations import SizeValue as SizeValue
 from tritonsmith.evaluator.records.limits import Counters, FloorShare, LineFacts
 from tritonsmith.evaluator.records.op_node import OpNode as OpNode
 from tritonsmith.evaluator.records.op_node import TensorSpec as TensorSpec
@@ -43,8 +45,6 @@ CORRECTNESS_ONLY = "correctness"
 """The profile of a question about another size: a working candidate's verdict holds no timing."""
 
 
-SizeValue: TypeAlias = int | float | bool | str | tuple[int, ...]
-"""What a module-level name of a task may be set to."""
 FIT = "fit"  # the size of a task for which an evaluator has still to choose one
 
 
@@ -65,6 +65,7 @@ class Task(Record):
     reads: TaskReads | None = None  # what its process read besides the file; None before it was described
     sized: str = ""  # what was done about the size, in one line; empty at the file's own size
     meant: dict[str, SizeValue] | None = None  # overrides of the size that kernels are for, where this one is smaller
+    declares: Declarations | None = None  # as its file was read; `tasks/files.py` reads the source where it is absent
 
     @property
     def sha(self) -> str:

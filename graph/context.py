@@ -77,7 +77,7 @@ class Context:
 
     def session(self, run: str) -> Session:
         """Ledger and memo of a run."""
-        return self.sessions.of(run, max(1, int(getattr(self.evaluator, "admits", getattr(self.evaluator, "parallel", 1)))))
+        return self.sessions.of(run, max(1, self.evaluator.parallel, self.evaluator.admits))
 
     def __enter__(self) -> Context:
         self.require_open()

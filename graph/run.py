@@ -7,6 +7,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Task
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.graph.runs.config import ROLES, RunConfig, models_of
@@ -31,13 +32,15 @@ async def optimize_async(
     author: Author | None = None,
     models: Models | None = None,
     on_event: OnEvent | None = None,
+    sketch: Task | None = None,
 ) -> Summary:
     """Run one task to its end and write the results; every event goes to `on_event` as it happens.
 
-    `models` stands for the settings of `config` where models are objects. An evaluator that is passed in stays open. Raises what
-    `Run.stream` raises, and RunStopped when somebody stopped the run.
+    `models` stands for the settings of `config` where models are objects, and `sketch` for the task file where it was read by these
+    settings already, at its full size. An evaluator that is passed in stays open. Raises what `Run.stream` raises, and RunStopped when
+    somebody stopped the run.
     """
-    return await run_to_end(Run(config, evaluator=evaluator, author=author, models=models), on_event)
+    return await run_to_end(Run(config, evaluator=evaluator, author=author, models=models, sketch=sketch), on_event)
 
 
 def optimize(
@@ -47,6 +50,7 @@ def optimize(
     author: Author | None = None,
     models: Models | None = None,
     on_event: OnEvent | None = None,
+    sketch: Task | None = None,
     **options: Any,
 ) -> Summary:
     """`optimize_async` for callers that are not asynchronous; `options` are the fields of RunConfig.
@@ -64,7 +68,8 @@ def optimize(
         raise UsageError(f"option {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})") from error
     if objects:
         models = models_of(config, objects)
-    return run_to_completion(run_to_end(Run(config, evaluator=evaluator, author=author, models=models), on_event))
+    run = Run(config, evaluator=evaluator, author=author, models=models, sketch=sketch)
+    return run_to_completion(run_to_end(run, on_event))
 
 
 def resume(

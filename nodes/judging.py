@@ -8,9 +8,8 @@ from tritonsmith.evaluator.cards.floors import add_counters
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.following import follow_steps
-from tritonsmith.evaluator.protocol import Counting
 from tritonsmith.evaluator.records.limits import Counters
-from tritonsmith.evaluator.schema import Task, TimingKind, Verdict
+from tritonsmith.evaluator.schema import TimingKind, Verdict
 from tritonsmith.graph.state import BranchState, State, allow_of
 from tritonsmith.graph.tracing.spans import score_verdict, span
 from tritonsmith.nodes.chat.records import Waiting
@@ -30,7 +29,7 @@ async def judge(candidate_id: str, profile: str, node: str, state: State | Branc
         emit(runtime, "step", node, state, candidate_id, profile=profile, step=step, seconds=round(seconds))
 
     async def measure() -> Verdict:
-        known = bool(getattr(context.evaluator, "knows", _never)(task, kernel, profile))
+        known = context.evaluator.knows(task, kernel, profile)
         if not known:
             emit(runtime, "evaluating", node, state, candidate_id, profile=profile)  # now, not while it waited for its turn
         inputs = {"candidate": candidate_id, "sha": candidate.sha, "profile": profile}
@@ -70,7 +69,7 @@ async def count_kernel(candidate_id: str, node: str, state: State | BranchState,
     if verdict is None or verdict.timing is None or verdict.timing.kind is not TimingKind.MEASURED:
         return None
     known = verdict.facts.counters
-    if known is not None and known.source == "ncu" or not isinstance(context.evaluator, Counting):
+    if known is not None and known.source == "ncu":
         return None
     sha = state["candidates"][candidate_id].sha
     kernel = KernelText(await asyncio.to_thread(context.store.get, sha), sha)
@@ -85,9 +84,3 @@ async def count_kernel(candidate_id: str, node: str, state: State | BranchState,
     words = "; ".join(f"{one.name}: {one.words}" for one in found.kernels) or found.reason
     emit(runtime, "counters", node, state, candidate_id, source=found.source, words=words)
     return verdict
-
-
-def _never(task: Task, kernel: KernelText, profile: str) -> bool:
-    """What evaluators know that keep no tape."""
-    del task, kernel, profile
-    return False

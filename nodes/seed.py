@@ -1,7 +1,8 @@
 """seed: the first kernel of a branch."""
 
-from tritonsmith.evaluator.caller.questions.compiler_seed import CompilerSeed, write_seed_with
+from tritonsmith.evaluator.caller.questions.compiler_seed import write_seed_with
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.protocol import CompilerSeed
 from tritonsmith.evaluator.schema import Stage, Task
 from tritonsmith.evaluator.tasks.files import declared_shapes
 from tritonsmith.graph.context import Context

@@ -9,7 +9,6 @@ from collections.abc import Mapping, Sequence
 
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import CodeReading
 from tritonsmith.evaluator.schema import Status
 from tritonsmith.graph.state import BranchState, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
@@ -18,7 +17,7 @@ from tritonsmith.nodes.common import NodeRuntime, context_of, emit
 async def find_twins(candidates: Sequence[str], node: str, state: State | BranchState, runtime: NodeRuntime) -> Update:
     """The update of `codes` and `twins` for new candidates, in their order; empty where nobody asks or nobody can compile."""
     context = context_of(runtime)
-    if not getattr(context.policy, "drop_twins", False) or not isinstance(context.evaluator, CodeReading):
+    if not getattr(context.policy, "drop_twins", False):
         return {}
     found = await asyncio.gather(*(_read_code(candidate, state, runtime) for candidate in candidates))
     codes = {candidate: code for candidate, code in zip(candidates, found, strict=True) if code}
@@ -41,7 +40,6 @@ async def find_twins(candidates: Sequence[str], node: str, state: State | Branch
 async def _read_code(candidate: str, state: State | BranchState, runtime: NodeRuntime) -> str:
     """The digest of what a candidate compiles to; empty where it does not compile, or the machinery fails: then it is judged."""
     context = context_of(runtime)
-    assert isinstance(context.evaluator, CodeReading)
     sha = state["candidates"][candidate].sha
     kernel = KernelText(await asyncio.to_thread(context.store.get, sha), sha)
     try:

@@ -16,7 +16,7 @@ from uuid import uuid4
 from tritonsmith.evaluator.caller.sharing.views import EvaluatorView, SharedEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import Evaluator, RaceReport, race_with
+from tritonsmith.evaluator.protocol import Evaluator, RaceReport
 from tritonsmith.evaluator.schema import LaunchFacts, Record, Task, Verdict
 from tritonsmith.nodes.evaluators.tape import name_race
 from tritonsmith.prompts.analysis import Analysis
@@ -116,7 +116,7 @@ class MemoEvaluator(SharedEvaluator):
         """The race from the memo, else run and kept there; None where the evaluator has none. Raises InfrastructureError."""
 
         async def ask() -> dict[str, object]:
-            return {"report": await race_with(self.inner, task, incumbent, entrants, facts, keep, seconds)}
+            return {"report": await self.inner.race(task, incumbent, entrants, facts, keep, seconds)}
 
         return (await self._share(SharedRace, f"{name_race(incumbent, entrants)}-race", cell, memo, task, ask)).report
 

@@ -11,7 +11,7 @@ from concurrent.futures import ThreadPoolExecutor
 from typing import Protocol, TypeVar
 
 from tritonsmith.benchmarks.kernelbench.judging import make_row
-from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob, JudgeRow, Ruling
+from tritonsmith.benchmarks.kernelbench.rows.records import AskRow, JudgeJob, JudgeRow, Ruling
 from tritonsmith.evaluator.errors import InfrastructureError, TritonsmithError, UsageError
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.schema import Hardware
@@ -56,11 +56,8 @@ class CardWorker:
         After a question that is not judged the process is started anew, so that nothing of it lives on.
         """
         started = time.monotonic()
-        request = {"op": "judge", "job": job.model_dump(mode="json")}
-        if after is not None:
-            request["next"] = after.model_dump(mode="json")
         try:
-            row = JudgeRow.model_validate(self._server.ask(request, self._limit)["row"])
+            row = self._server.ask(AskRow(job=job, next=after), self._limit).row
         except InfrastructureError as error:
             if self._closed:  # an interrupted question has no row, so that the same command asks it again
                 raise

@@ -9,10 +9,12 @@ from typing import Any
 
 from tritonsmith.benchmarks.host import cpu_name
 from tritonsmith.benchmarks.kernelbench.judging import describe_ahead, judge_job
-from tritonsmith.benchmarks.kernelbench.rows.records import JudgeJob
+from tritonsmith.benchmarks.kernelbench.rows.records import AskRow, RowAnswer
 from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
-from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.processes.requests import Hello, HelloAnswer, ServerRequest
 from tritonsmith.evaluator.processes.serve import serve_requests
+from tritonsmith.evaluator.schema import Record
 
 NO_CARD = "there is no CUDA card here, and results hold measurements only; --target h200 --size small tries the way without one"
 
@@ -23,21 +25,30 @@ class JobServer:
     def __init__(self) -> None:
         self._evaluator: LocalEvaluator | None = None
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        """The card for `hello`, a row for `judge`. Raises UsageError without a card that was asked for."""
+    def answer(self, request: ServerRequest[Any]) -> Record:
+        """The card for `Hello`, a row for `AskRow`. Raises UsageError without a card that was asked for."""
+        match request:
+            case Hello():
+                return HelloAnswer(hardware=self._open(request.target).hardware)
+            case AskRow():
+                return self._judge(request)
+            case _:
+                raise InfrastructureError(f"a worker does not answer {request.op!r}")
+
+    def _open(self, target: str) -> LocalEvaluator:
         if self._evaluator is None:
-            self._evaluator = open_evaluator(request["target"])
-            if request["target"] == "auto" and not self._evaluator.hardware.present:
-                raise UsageError(NO_CARD)
-        if request["op"] == "hello":
-            return {"hardware": self._evaluator.hardware.model_dump(mode="json")}
-        if request.get("next"):
-            describe_ahead(self._evaluator, JudgeJob.model_validate(request["next"]))
-        job = JudgeJob.model_validate(request["job"])
-        self._evaluator.baselines = job.baselines
-        row = asyncio.run(judge_job(self._evaluator, job))
-        named = row.model_copy(update={"host": cpu_name(), "device": os.environ.get("CUDA_VISIBLE_DEVICES", "")})
-        return {"row": named.model_dump(mode="json")}
+            self._evaluator = open_evaluator(target)
+        if target == "auto" and not self._evaluator.hardware.present:
+            raise UsageError(NO_CARD)
+        return self._evaluator
+
+    def _judge(self, request: AskRow) -> RowAnswer:
+        assert self._evaluator is not None  # every process is greeted first
+        if request.next is not None:
+            describe_ahead(self._evaluator, request.next)
+        self._evaluator.baselines = request.job.baselines
+        row = asyncio.run(judge_job(self._evaluator, request.job))
+        return RowAnswer(row=row.model_copy(update={"host": cpu_name(), "device": os.environ.get("CUDA_VISIBLE_DEVICES", "")}))
 
     def close(self) -> None:
         """End the evaluator."""
@@ -51,7 +62,7 @@ def main() -> None:
     os.dup2(2, 1)  # only answers go to the caller
     server = JobServer()
     try:
-        serve_requests(sys.stdin, out, server.answer)
+        serve_requests(sys.stdin, out, (Hello, AskRow), server.answer)
     finally:
         server.close()
 

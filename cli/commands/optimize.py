@@ -215,13 +215,13 @@ def reads_as_one_task(words: list[str]) -> bool:
 def _optimize_task(
     task: str, common: dict[str, Any], read: TaskOptions, out_folder: str | None, *, must_be_faster: bool, as_json: bool
 ) -> None:
-    load_task(task, "full", read.overrides, read.precision or "auto", read.mode)  # a wrong file is told before LangGraph is loaded
+    sketch = load_task(task, "full", read.overrides, read.precision or "auto", read.mode)  # a wrong file is told before LangGraph is loaded
     from tritonsmith.cli.screen.answer import answer
     from tritonsmith.cli.screen.progress import open_progress
     from tritonsmith.graph.run import optimize as run_optimize
 
     with open_progress(err) as progress:
-        summary = run_optimize(task, on_event=progress, out=out_folder, **asdict(read), **common)
+        summary = run_optimize(task, on_event=progress, sketch=sketch, out=out_folder, **asdict(read), **common)
     answer(summary, as_json, must_be_faster=must_be_faster)
 
 

@@ -11,13 +11,12 @@ import tempfile
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
-from dataclasses import asdict
 from functools import partial
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal
+from typing import Literal, TypeVar
 
-from tritonsmith.evaluator.caller.audits.examine import audit_beside_card, examine, load_small
+from tritonsmith.evaluator.caller.audits.examine import audit_beside_card, examine
 from tritonsmith.evaluator.caller.audits.findings import AuditFinding
 from tritonsmith.evaluator.caller.audits.other_sizes import audit_other_sizes
 from tritonsmith.evaluator.caller.audits.second_opinion import add_second_opinion, find_refusal
@@ -35,15 +34,19 @@ from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.card_lock import CardLock
+from tritonsmith.evaluator.processes.requests import Evaluate, JudgingTerms, Prepare, Sanitize, ServerRequest, WriteCall
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
-from tritonsmith.evaluator.protocol import RaceReport
+from tritonsmith.evaluator.protocol import Evaluator, RaceReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.reference.interpreter_time import require_reach
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Record, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.tasks.files import at_small_size
 from tritonsmith.evaluator.texts.advice.advise import advice_lines
 from tritonsmith.evaluator.texts.source.refuse import refuse_text
 
+A = TypeVar("A", bound=Record)
+"""What answers a request."""
 CALL_SECONDS = 120.0
 """The longest that one call of a candidate may take, where nothing else is asked for."""
 _SANITIZER_SECONDS = 45.0
@@ -95,12 +98,12 @@ class OracleLease:
             with contextlib.suppress(InfrastructureError, TaskError), self.lease() as server:
                 server.hello()
                 if task := load():
-                    server.ask({"op": "prepare", "task": task.model_dump(mode="json"), "baselines": ()}, EVALUATE_SECONDS)
+                    server.ask(Prepare(task=task), EVALUATE_SECONDS)
 
         self._starter = threading.Thread(target=prepare, daemon=True)
         self._starter.start()
 
-    def ask(self, server: ServerProcess, request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, server: ServerProcess, request: ServerRequest[A]) -> A:
         """The answer of a leased oracle; one that fails is started again and asked once more."""
         try:
             return server.ask(request, EVALUATE_SECONDS)
@@ -119,7 +122,7 @@ class OracleLease:
             server.remove()
 
 
-class LocalEvaluator:
+class LocalEvaluator(Evaluator):
     """Evaluator of this machine: one oracle on a card, up to two without.
 
     Args:
@@ -161,8 +164,8 @@ class LocalEvaluator:
         self._mark, self._code = folder / "measuring", folder / "code"  # exists while something is timed; what texts compile to
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
-        self._requests = CompileRequests(folder, self._oracles.lease, partial(self._prepare, "prepare"))
-        self._calls = OwnCalls(folder, partial(self._prepare, "own_call"))
+        self._requests = CompileRequests(folder, self._oracles.lease, partial(self._prepare, Prepare))
+        self._calls = OwnCalls(folder, partial(self._prepare, WriteCall))
         self._auditors: OracleLease | None = None  # an oracle without a card, for the interpreter's view of what the card measured
         self._compiling: CompileReports | None = None
         if self.hardware.present and self.hardware.key in CARDS:
@@ -196,7 +199,7 @@ class LocalEvaluator:
             return self._ask(task, kernel, profile, self._oracles)
         self._descriptions.start(task)  # while the oracle prepares the task
         if self._auditors is not None:
-            self._auditors.prepare_ahead(task.sha, lambda: load_small(task))
+            self._auditors.prepare_ahead(task.sha, lambda: at_small_size(task))
         compiling = self._compiling.start(task, kernel)
         ask_compiler = self._compiling.wait_for
         try:
@@ -216,23 +219,19 @@ class LocalEvaluator:
                 where = {"target": self.hardware.key, "stage": "compiled without the card"}
                 return Verdict(status=refusal[0], message=refusal[1], sha=kernel.sha, profile=profile, environment=where)
             raw = self.raw_dir / f"{kernel.sha}-{profile}-{next(self._numbers)}.json"
-            trace = [asdict(operator) for operator in self._descriptions.describe(task)[1]] if profile != CORRECTNESS_ONLY else []
-            request = {
-                "op": "evaluate", "kernel": kernel.as_message(), "profile": profile, "raw": str(raw.resolve()),
-                "task": task.model_dump(mode="json"), "trace": trace,
-            } | self._settings()  # fmt: skip
-            answer = oracles.ask(oracle, request)
-        return Verdict.model_validate(answer["verdict"])
+            trace = tuple(self._descriptions.describe(task)[1]) if profile != CORRECTNESS_ONLY else ()
+            request = Evaluate(task=task, kernel=kernel, profile=profile, raw=raw.resolve(), trace=trace, **dict(self._terms()))
+            return oracles.ask(oracle, request).verdict
 
     def race_now(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         """As `race`, blocking."""
-        return self._races.run(self._settings(), task, incumbent, entrants, facts, keep, seconds)
+        return self._races.run(self._terms(), task, incumbent, entrants, facts, keep, seconds)
 
-    def _settings(self) -> dict[str, Any]:
+    def _terms(self) -> JudgingTerms:
         """What an oracle is told besides the question."""
-        return {"measuring": str(self._mark), "code": str(self._code), "baselines": self.baselines, "call_seconds": self._call_seconds}
+        return JudgingTerms(measuring=self._mark, code=self._code, baselines=self.baselines, call_seconds=self._call_seconds)
 
     async def race(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
@@ -260,18 +259,19 @@ class LocalEvaluator:
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""
-        paths = {"request": str(self._calls.path_from(oracle, task)), "code": str(locate_code(self._code, task.sha, kernel.sha))}
-        asked = {"op": "sanitize", "kernel": kernel.as_message(), "seconds": min(self._call_seconds, _SANITIZER_SECONDS)}
-        answer = self._oracles.ask(oracle, asked | paths)
-        return bool(answer["found"]), str(answer["text"])
+        request = Sanitize(
+            kernel=kernel, request=self._calls.path_from(oracle, task), code=locate_code(self._code, task.sha, kernel.sha),
+            seconds=min(self._call_seconds, _SANITIZER_SECONDS),
+        )  # fmt: skip
+        answer = self._oracles.ask(oracle, request)
+        return answer.found, answer.text
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """What Nsight Compute counts of a working kernel, off the clock; the reason where it cannot. None without a card."""
         return await asyncio.to_thread(self._counted.count, task, kernel) if self.hardware.present else None
 
-    def _prepare(self, what: str, oracle: ServerProcess, task: Task) -> Path:
-        asked = {"op": what, "task": task.model_dump(mode="json"), "baselines": self.baselines}
-        return Path(self._oracles.ask(oracle, asked)["request"])
+    def _prepare(self, kind: type[Prepare | WriteCall], oracle: ServerProcess, task: Task) -> Path:
+        return self._oracles.ask(oracle, kind(task=task, baselines=self.baselines)).request
 
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached); on a card it runs there too, as the first verdict needs. Raises TaskError."""
@@ -283,7 +283,7 @@ class LocalEvaluator:
     def _run_reference(self, task: Task) -> None:
         """Have the oracle run the reference, before anybody is asked for a kernel of it. Raises TaskError."""
         with self._oracles.lease() as oracle:
-            self._prepare("prepare", oracle, task)
+            self._prepare(Prepare, oracle, task)
 
     def describe_ahead(self, task: Task) -> None:
         """Have the reference traced beside what goes on, for a `describe` to come."""

@@ -1,19 +1,6 @@
 """The trusted process. Holds seeds, reference, clock and verdict; never candidate code.
 
-Reads one JSON request per line on stdin and answers each with one JSON line on its original stdout:
-
-    {"op": "hello", "target": key, "use_card": bool, "sandbox": mode}      -> {"hardware": {...}}
-    {"op": "evaluate", "task": {...}, "trace": [...], "kernel": {"text", "sha"},
-     "profile": name, "raw": path, "call_seconds": limit, "baselines": [names, none: by profile],
-     "measuring": path of a file that exists while something is timed,
-     "code": folder for what texts compile to}                             -> {"verdict": {...}}
-    {"op": "prepare", "task": {...}, "baselines": [...]}                  -> {"request": path that compilers read}
-    {"op": "own_call", "task": {...}, "baselines": [...]}                  -> {"request": path of one call's arguments and weights}
-    {"op": "race", "task": {...}, "incumbent": {"text", "sha"}, "entrants": [...], "keep": count,
-     "call_seconds": limit, "seconds": limit, "measuring": path, "code": folder} -> {"rows": [...], "note": why there are none}
-    {"op": "sanitize", "kernel": {"text", "sha"}, "request": path, "code": path, "seconds": limit} -> {"found": bool, "text": sentence}
-    {"op": "count", "kernel": {"text", "sha"}, "request": path, "seconds": limit}     -> {"counters": {...}, "final": bool}
-    faults                         -> {"error": sentence, "kind": "task" | "usage" | "infrastructure"}
+Reads one JSON request per line on stdin, and answers each with one JSON line on its original stdout; `processes/requests.py` has them.
 """
 
 from __future__ import annotations
@@ -22,7 +9,6 @@ import re
 import time
 from collections.abc import Iterable
 from functools import partial
-from pathlib import Path
 from typing import Any, cast
 
 import torch
@@ -31,7 +17,6 @@ from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.cards.machine import describe_environment, present_card
 from tritonsmith.evaluator.channel.compiled_code import locate_code
 from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError, TaskError
-from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, write_own_call
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
@@ -41,18 +26,34 @@ from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.judge.race import run_card_race
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
 from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
+from tritonsmith.evaluator.processes.requests import (
+    ORACLE_KINDS,
+    Count,
+    CountAnswer,
+    Evaluate,
+    EvaluateAnswer,
+    FileAnswer,
+    Hello,
+    HelloAnswer,
+    Prepare,
+    Race,
+    RaceAnswer,
+    Sanitize,
+    SanitizeAnswer,
+    ServerRequest,
+    WriteCall,
+)
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.protocol import Fate
 from tritonsmith.evaluator.reads.record import UNKEPT
 from tritonsmith.evaluator.reads.worlds import find_doubt
-from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.reference.module import require_same_reads
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import end_warm_start, finish_warm_start, is_warm_start_begun
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Status, Task, Verdict
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Record, Status, Task, Verdict
 
 _CURE = "stop what else uses this card, or choose a smaller size with --set"
 _OUTPUT = re.compile(r"\boutput (\d+)\b")
@@ -73,37 +74,42 @@ class Oracle:
         self._hardware: Hardware | None = None
         self._judges: dict[str, CardJudge | CardFreeJudge] = {}
         self._pool = pool
-        self._baselines: tuple[str, ...] = ()
 
-    def answer(self, request: dict[str, Any]) -> dict[str, Any]:
+    def answer(self, request: ServerRequest[Any]) -> Record:
         """The answer to one request. Raises TaskError or InfrastructureError."""
-        if request["op"] == "hello":
-            hardware = self.choose_hardware(request["target"], request["use_card"])
-            if self._pool is not None and not hardware.present:  # the driver has a card, and torch cannot use it
-                self._pool.close()
-                self._pool = None
-            if self._pool is None and (hardware.present or not is_warm_start_begun()):
-                establish(request.get("sandbox", "auto"), cuda=hardware.present)
-                self._pool = RunnerPool.start() if hardware.present else None
-            return {"hardware": hardware.model_dump(mode="json")}
-        self._baselines = tuple(request.get("baselines") or ())
-        if request["op"] == "prepare":
-            return {"request": str(self._judge(Task.model_validate(request["task"])).session.compile_request)}
-        if request["op"] == "own_call":
-            return {"request": str(write_own_call(self._judge(Task.model_validate(request["task"])).session))}
-        if request["op"] == "race":
-            return self._race(request)
-        if request["op"] == "sanitize":
-            assert self._pool is not None  # only the oracle of a card is asked
-            paths = Path(request["request"]), Path(request["code"])
-            found, text = self._pool.sanitize(KernelText(**request["kernel"]), *paths, request["seconds"])
-            self._require_healthy_card()
-            return {"found": found, "text": text}
-        if request["op"] == "count":
-            counters = run_nsight(KernelText(**request["kernel"]), Path(request["request"]), request["seconds"])
-            self._require_healthy_card()
-            return {"counters": counters.model_dump(mode="json"), "final": is_final(counters)}
-        return {"verdict": self._evaluate(request).model_dump(mode="json")}
+        match request:
+            case Hello():
+                return self._greet(request)
+            case Evaluate():
+                return EvaluateAnswer(verdict=self._evaluate(request))
+            case Prepare():
+                return FileAnswer(request=self._judge(request.task, request.baselines).session.compile_request)
+            case WriteCall():
+                return FileAnswer(request=write_own_call(self._judge(request.task, request.baselines).session))
+            case Race():
+                return self._race(request)
+            case Sanitize():
+                assert self._pool is not None  # only the oracle of a card is asked
+                found, text = self._pool.sanitize(request.kernel, request.request, request.code, request.seconds)
+                self._require_healthy_card()
+                return SanitizeAnswer(found=found, text=text)
+            case Count():
+                counters = run_nsight(request.kernel, request.request, request.seconds)
+                self._require_healthy_card()
+                return CountAnswer(counters=counters, final=is_final(counters))
+            case _:
+                raise InfrastructureError(f"an oracle does not answer {request.op!r}")
+
+    def _greet(self, hello: Hello) -> HelloAnswer:
+        """The card, once the sandbox is established and what it needs is started. Raises UsageError or InfrastructureError."""
+        hardware = self.choose_hardware(hello.target, hello.use_card)
+        if self._pool is not None and not hardware.present:  # the driver has a card, and torch cannot use it
+            self._pool.close()
+            self._pool = None
+        if self._pool is None and (hardware.present or not is_warm_start_begun()):
+            establish(hello.sandbox, cuda=hardware.present)
+            self._pool = RunnerPool.start() if hardware.present else None
+        return HelloAnswer(hardware=hardware)
 
     def choose_hardware(self, target: str, use_card: bool) -> Hardware:
         """The present card for `auto`, otherwise the named one (then everything is an estimate unless it is the present one)."""
@@ -114,19 +120,18 @@ class Oracle:
             self._hardware = card if card and card.key == target.lower() else named_card(target)
         return self._hardware
 
-    def _evaluate(self, request: dict[str, Any]) -> Verdict:
+    def _evaluate(self, request: Evaluate) -> Verdict:
         started = time.monotonic()
         STEPS.start()
-        task = Task.model_validate(request["task"])
-        kernel, profile = KernelText(**request["kernel"]), request["profile"]
+        task, kernel = request.task, request.kernel
         assert self._hardware is not None
         finish_warm_start()
         judged = {"mode": task.mode, "precision": task.precision.value}
-        if profile == CORRECTNESS_ONLY:
+        if request.profile == CORRECTNESS_ONLY:
             doubt = ""
-            verdict = judge_correctness(task, self._hardware, kernel, request["call_seconds"], self._pool)
+            verdict = judge_correctness(task, self._hardware, kernel, request.call_seconds, self._pool)
         else:
-            judge, verdict = self._judge_in_memory(task, request, kernel)
+            judge, verdict = self._judge_in_memory(request)
             verdict = verdict.model_copy(update={"message": _name_buffers(verdict.message, judge.session)})
             judged["precision"] = judge.session.task.precision.value
             doubt = find_doubt(judge.session.reference.world, task.reads)
@@ -138,30 +143,28 @@ class Oracle:
         environment = describe_environment(self._hardware) | {"sandbox": sandbox_report()} | judged | verdict.environment
         return verdict.model_copy(update={"environment": environment, "seconds": seconds})
 
-    def _race(self, request: dict[str, Any]) -> dict[str, Any]:
+    def _race(self, request: Race) -> RaceAnswer:
         """The rows of a timed race, or why there is none: a failed race is no failed verdict, and nobody asks for it again."""
         STEPS.start()
-        task = Task.model_validate(request["task"])
-        judge = self._judge(task)
+        judge = self._judge(request.task, request.baselines)
         STEPS.note("race")
         if not isinstance(judge, CardJudge):
-            return {"rows": [], "note": "there is no card to race on"}
-        judge.session.mark = Path(request["measuring"])
-        judge.session.code = partial(locate_code, Path(request["code"]), task.sha)
+            return RaceAnswer(note="there is no card to race on")
+        judge.session.mark = request.measuring
+        judge.session.code = partial(locate_code, request.code, request.task.sha)
         try:
             rows = run_card_race(
-                judge.baselines, judge.timer, KernelText(**request["incumbent"]), [KernelText(**text) for text in request["entrants"]],
-                keep=request["keep"], limit=request["call_seconds"], seconds=request["seconds"],
-                graphs=request["incumbent"]["sha"] in judge.in_graphs,
+                judge.baselines, judge.timer, request.incumbent, request.entrants, keep=request.keep, limit=request.call_seconds,
+                seconds=request.seconds, graphs=request.incumbent.sha in judge.in_graphs,
             )  # fmt: skip
         except InfrastructureError as error:
             judge.session.mark.unlink(missing_ok=True)
-            return {"rows": [], "note": str(error)}
+            return RaceAnswer(note=str(error))
         if any(row.fate is Fate.FAILED for row in rows):
             self._require_healthy_card()
-        return {"rows": [row.model_dump(mode="json") for row in rows], "note": ""}
+        return RaceAnswer(rows=tuple(rows))
 
-    def _judge_in_memory(self, task: Task, request: dict[str, Any], kernel: KernelText) -> tuple[CardJudge | CardFreeJudge, Verdict]:
+    def _judge_in_memory(self, request: Evaluate) -> tuple[CardJudge | CardFreeJudge, Verdict]:
         """The verdict; where the card's memory runs out, under a leaner plan; where a baseline fails by itself, without it.
 
         Raises TaskError, and InfrastructureError under the last plan.
@@ -169,26 +172,28 @@ class Oracle:
         after: MemoryPlan | None = None
         why = ""
         while True:
-            judge = self._judge(task, after, why)
-            judge.take_trace([OperatorCost(**cost) for cost in request["trace"]])
-            judge.session.mark = Path(request["measuring"])
-            judge.session.code = partial(locate_code, Path(request["code"]), task.sha)
+            judge = self._judge(request.task, request.baselines, after, why)
+            judge.take_trace(list(request.trace))
+            judge.session.mark = request.measuring
+            judge.session.code = partial(locate_code, request.code, request.task.sha)
             STEPS.note("judge the kernel")
             try:
-                return judge, judge.judge(kernel, request["profile"], Path(request["raw"]), request["call_seconds"])
+                return judge, judge.judge(request.kernel, request.profile, request.raw, request.call_seconds)
             except BaselineError as error:
                 after, why = None, ""
                 cast(CardJudge, judge).baselines.leave_out(error)  # no other judge has baselines
             except (torch.OutOfMemoryError, CardMemoryError) as error:  # neither comes without a card
                 after, why = judge.session.plan, _explain_shortage(error)
 
-    def _judge(self, task: Task, after: MemoryPlan | None = None, why: str = "") -> CardJudge | CardFreeJudge:
-        """The task's judge; a new one with a leaner memory plan than `after`, under which memory ran out, and `why`.
+    def _judge(
+        self, task: Task, baselines: tuple[str, ...], after: MemoryPlan | None = None, why: str = ""
+    ) -> CardJudge | CardFreeJudge:
+        """The task's judge with these baselines; a new one with a leaner memory plan than `after`, under which memory ran out, and `why`.
 
         Raises TaskError, and InfrastructureError where no plan is leaner.
         """
         assert self._hardware is not None
-        key = f"{task.sha} {task.asked} {self._baselines}"
+        key = f"{task.sha} {task.asked} {baselines}"
         if key in self._judges and after is None:
             return self._judges[key]
         STEPS.note(f"load the task once more: {why}" if why else "load the task")
@@ -200,7 +205,7 @@ class Oracle:
         while key not in self._judges:
             session = self._load_on_card(task, after, why)
             try:
-                self._judges[key] = CardJudge(session, self._baselines)
+                self._judges[key] = CardJudge(session, baselines)
             except (torch.OutOfMemoryError, CardMemoryError) as error:
                 session.close()
                 after, why = session.plan, _explain_shortage(error)
@@ -254,6 +259,6 @@ def serve(requests: Iterable[str], out: int, pool: RunnerPool | None = None) -> 
     set_tf32(False)
     oracle = Oracle(pool)
     try:
-        serve_requests(requests, out, oracle.answer)
+        serve_requests(requests, out, ORACLE_KINDS, oracle.answer)
     finally:
         oracle.close()

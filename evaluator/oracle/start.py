@@ -15,6 +15,7 @@ from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.cards.machine import card_in_nvml
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.process import INTERPRETING
+from tritonsmith.evaluator.processes.requests import Hello
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import begin_warm_start
 
@@ -25,11 +26,12 @@ def start_ahead(line: str) -> RunnerPool | None:
     What speaks against it is reported when the request is answered; here it goes to the log.
     """
     try:
-        request = json.loads(line)
-        if request["op"] != "hello":
+        message = json.loads(line)
+        if message["op"] != Hello.op:
             return None
-        on_card = request["use_card"] and _is_card_here(request["target"])
-        establish(request["sandbox"], cuda=on_card)
+        hello = Hello.model_validate(message)
+        on_card = hello.use_card and _is_card_here(hello.target)
+        establish(hello.sandbox, cuda=on_card)
         if on_card:
             return RunnerPool.start()
         begin_warm_start(INTERPRETING, COMPILER)

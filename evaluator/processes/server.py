@@ -12,16 +12,20 @@ import signal
 import subprocess
 import tempfile
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.processes import lifeline
 from tritonsmith.evaluator.processes.crash import describe_crash
 from tritonsmith.evaluator.processes.following import find_last_step, is_followed, tell_step
 from tritonsmith.evaluator.processes.lines import read_line
+from tritonsmith.evaluator.processes.requests import Hello, ServerRequest
 from tritonsmith.evaluator.processes.run_folder import life_line, remove_tree, run_folder
 from tritonsmith.evaluator.processes.scrubbed import scrubbed_environment
-from tritonsmith.evaluator.schema import Hardware
+from tritonsmith.evaluator.schema import Hardware, Record
+
+A = TypeVar("A", bound=Record)
+"""What answers a request."""
 
 HELLO_SECONDS = 120.0
 """Longest time until the first answer, which comes after the imports."""
@@ -53,7 +57,7 @@ class ServerProcess:
         environment: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
         self._module, self._environment = module, environment
-        self._hello = {"op": "hello", "target": target, "use_card": use_card, "sandbox": sandbox}
+        self._hello = Hello(target=target, use_card=use_card, sandbox=sandbox)
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True, dir=run_folder())
         Path(self._folder.name).chmod(0o711)  # candidates run as another user and have their files below it
@@ -73,11 +77,10 @@ class ServerProcess:
                     env=scrubbed_environment(folder, self._environment),
                 )  # fmt: skip
             try:
-                answer = _raise_error(self._exchange(self._process, self._hello, HELLO_SECONDS))
+                self.hardware = self._exchange(self._process, self._hello, HELLO_SECONDS).hardware
             except UsageError:
                 self.close()
                 raise
-            self.hardware = Hardware.model_validate(answer["hardware"])
         return self._process
 
     def _clear(self) -> None:
@@ -86,10 +89,11 @@ class ServerProcess:
             if path.name != _LOG:
                 remove_tree(path) if path.is_dir() and not path.is_symlink() else path.unlink(missing_ok=True)
 
-    def _exchange(self, process: subprocess.Popen[bytes], request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def _exchange(self, process: subprocess.Popen[bytes], request: ServerRequest[A], timeout: float) -> A:
         assert process.stdin is not None and process.stdout is not None
+        message = request.write()
         try:
-            process.stdin.write(json.dumps(request).encode() + b"\n")
+            process.stdin.write(json.dumps(message).encode() + b"\n")
             process.stdin.flush()
             answer = read_line(process.stdout.fileno(), timeout, self._tell_step if is_followed() else None)
         except OSError as error:
@@ -102,10 +106,10 @@ class ServerProcess:
             reason = f"no answer within {timeout:.0f} s" if process.poll() is None else f"exit code {process.returncode}"
         if answer is None:
             self.close()
-            if crashed := describe_crash(str((request.get("task") or {}).get("path")), process.returncode, self._read_log()):
+            if crashed := describe_crash(str((message.get("task") or {}).get("path")), process.returncode, self._read_log()):
                 raise TaskError(crashed)
             raise InfrastructureError(f"the oracle process failed ({reason}){self._log_tail()}")
-        return answer
+        return request.read_answer(_raise_error(answer))
 
     def _tell_step(self) -> None:
         """Say to whoever follows what the process is at."""
@@ -121,9 +125,9 @@ class ServerProcess:
             return (Path(self._folder.name) / _LOG).read_bytes()[self._log_begins :].decode(errors="replace")
         return ""
 
-    def ask(self, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def ask(self, request: ServerRequest[A], timeout: float) -> A:
         """The answer to one request. Raises TaskError or UsageError, InfrastructureError when the oracle died, hung or is at fault."""
-        return _raise_error(self._exchange(self._start(), request, timeout))
+        return self._exchange(self._start(), request, timeout)
 
     def hello(self) -> Hardware:
         """The card that this server judges for."""

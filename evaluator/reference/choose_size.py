@@ -19,7 +19,8 @@ from tritonsmith.evaluator.reference.stand_in import make_fake
 from tritonsmith.evaluator.reference.trace import trace_operators
 from tritonsmith.evaluator.reference.watch import run_watched
 from tritonsmith.evaluator.schema import ChosenSize, Task
-from tritonsmith.evaluator.tasks.files import at_chosen_size, list_assigned
+from tritonsmith.evaluator.tasks.declarations import list_assigned
+from tritonsmith.evaluator.tasks.files import at_chosen_size
 from tritonsmith.evaluator.texts.source.parse import parse
 
 MOST_SECONDS = 60.0

@@ -26,7 +26,7 @@ from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT
 from tritonsmith.evaluator.reads.owners import CodeKind, kind_of
 from tritonsmith.evaluator.reads.worlds import TaskWorld, enter_world, find_contradictions
 from tritonsmith.evaluator.schema import SizeValue, Task
-from tritonsmith.evaluator.tasks.files import assigned_names
+from tritonsmith.evaluator.tasks.declarations import assigned_names
 
 _MESSAGE_CHARACTERS = 300
 _VARIABLES = frozenset(ALLOWED_ENVIRONMENT)

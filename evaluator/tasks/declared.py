@@ -7,7 +7,8 @@ import math
 import secrets
 
 from tritonsmith.evaluator.schema import SizeValue, Task
-from tritonsmith.evaluator.tasks.files import Shape, Span, at_meant_size, at_shape, declared_shapes, find_value
+from tritonsmith.evaluator.tasks.declarations import Shape, Span
+from tritonsmith.evaluator.tasks.files import at_meant_size, at_shape, declared_shapes, find_value
 
 _MOST_SHAPES = 2
 """Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""

@@ -11,6 +11,7 @@ from typing import Any
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Task
 from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.graph.policies.forked import PARENT, Parent, check_site, decisions_before, decisions_in, events_in
@@ -95,13 +96,13 @@ def fork_run(
         raise UsageError(f"--out {target}: that is the run itself; name a new folder for the fork")
     config = manifest.config(folder)
     config = config.model_copy(update={"policy": policy, "out": str(target), "record": None})
-    _refuse_what_cannot_be_repeated(folder, manifest, {"evaluator": evaluator, "author": author, "model": models})
+    task = _refuse_what_cannot_be_repeated(folder, manifest, {"evaluator": evaluator, "author": author, "model": models})
     parent = parent_of(folder, manifest, at)
     if (target / MANIFEST).is_file():
         _refuse_another_fork(target, parent, str(settings_to_keep(config)["policy"]))
         return Run.of(target, evaluator=evaluator, author=author, models=models)
     _prepare(folder, target, parent)
-    return Run(config, evaluator=evaluator, author=author, models=models or models_of(config))
+    return Run(config, evaluator=evaluator, author=author, models=models or models_of(config), sketch=task)
 
 
 def parent_of(folder: Path, manifest: Manifest, at: str) -> Parent:
@@ -119,12 +120,14 @@ def parent_of(folder: Path, manifest: Manifest, at: str) -> Parent:
     )  # fmt: skip
 
 
-def _refuse_what_cannot_be_repeated(folder: Path, manifest: Manifest, given: dict[str, object]) -> None:
-    task = str(manifest.settings.get("task"))
-    source = load_task(task, "full", dict(manifest.config(folder).overrides)).source
+def _refuse_what_cannot_be_repeated(folder: Path, manifest: Manifest, given: dict[str, object]) -> Task:
+    """The task that the run was about. Raises UsageError where a fork could not go the same way."""
+    config = manifest.config(folder)
+    task = load_task(config.task, "full", dict(config.overrides), config.precision, config.mode)
     objects = tuple(name for name, value in given.items() if value is not None)
     roles = ("model", "analyst_model", "repair_model") if given["model"] is not None else ()
-    manifest.refuse_what_changed(folder, source, (*objects, *roles))
+    manifest.refuse_what_changed(folder, task.source, (*objects, *roles))
+    return task
 
 
 def _refuse_another_fork(target: Path, parent: Parent, policy: str) -> None:

@@ -16,7 +16,7 @@ from tritonsmith.evaluator.caller.sharing.open import open_judges
 from tritonsmith.evaluator.errors import RunError, RunStopped, UsageError
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Task
-from tritonsmith.evaluator.tasks.files import choose_load_size, load_task
+from tritonsmith.evaluator.tasks.files import at_size, choose_load_size, load_task
 from tritonsmith.graph.checkpoints.saver import check_checkpoints, open_checkpoints
 from tritonsmith.graph.context import Context, Sessions
 from tritonsmith.graph.policies.forked import policy_in
@@ -52,7 +52,6 @@ from tritonsmith.graph.storage.store import Store
 from tritonsmith.graph.storage.summary import Summary, read_summary
 from tritonsmith.graph.tracing.tracer import RunTrace, tracing
 from tritonsmith.nodes.chat.connect import Models
-from tritonsmith.nodes.evaluators.tape import TapeEvaluator
 from tritonsmith.prompts.author import Author
 from tritonsmith.prompts.templates.render import VERSION
 
@@ -65,11 +64,12 @@ class Run:
 
     def __init__(
         self, config: RunConfig, *, evaluator: Evaluator | None = None, author: Author | None = None, models: Models | None = None,
-        shared: SharedPlayers | None = None,
+        shared: SharedPlayers | None = None, sketch: Task | None = None,
     ) -> None:  # fmt: skip
         """A new run. `models` stands for the settings of `config` where models are objects; an evaluator that is passed in stays open.
 
-        `shared` is what the runs of a suite have in common, as the settings name it; each of them can be resumed without it.
+        `sketch` is the task as a caller has read it by these settings, at its full size: then its file is not read again. `shared` is
+        what the runs of a suite have in common, as the settings name it; each of them can be resumed without it.
         """
         self.config = config if models is None else name_models(config, models)
         self.folder = name_folder(config.out, Path(config.task).stem)
@@ -81,6 +81,7 @@ class Run:
         self._shared = shared or SharedPlayers()
         self._control = RunControl()
         self._again = False
+        self._sketch = sketch
 
     @classmethod
     def of(
@@ -95,8 +96,8 @@ class Run:
         run.folder, run.config, run._again = folder, config, True
         run.summary = read_summary(folder)
         if run.summary is None:
-            source = load_task(config.task, "full", dict(config.overrides), config.precision, config.mode).source
-            manifest.refuse_what_changed(folder, source, run._passed)
+            run._sketch = _read_task(config)
+            manifest.refuse_what_changed(folder, run._sketch.source, run._passed)
         return run
 
     def stop(self, reason: str = "asked to") -> None:
@@ -119,7 +120,7 @@ class Run:
             yield end_event(finished)
             return
         policy = policy_in(self.folder, load_policy(self.config.policy))  # a wrong name or file must not leave an empty folder behind
-        sketch = load_task(self.config.task, "full", dict(self.config.overrides), self.config.precision, self.config.mode)
+        sketch, self._sketch = self._sketch or _read_task(self.config), None  # a later part reads the file anew: it may have changed
         check_checkpoints(self.config.checkpoints)
         resumed = (self.folder / MANIFEST).is_file()
         config = self.config
@@ -170,12 +171,12 @@ class Run:
                     why = f"cannot be read ({fault_of(error)}); remove it, and the run goes on from what its tape has"
                     raise UsageError(f"{path}: {why}") from error
                 _require_kernels(drive.kernels, context.store, self.config.task)
-                task = drive.state["task"] if found else _load_at_size(self.config, sketch, context.evaluator)
+                task = drive.state["task"] if found else _size_task(self.config, sketch, context.evaluator)
                 yield log(begin_event(task, context, self.folder.name, resumed=parts > 0))
                 async with aclosing(drive.events(task)) as events:
                     async for event in events:
                         yield log(event)
-                if drive.drained and isinstance(context.evaluator, TapeEvaluator):
+                if drive.drained:
                     await context.evaluator.settle()
         finally:
             if self._evaluator is None and self._shared.evaluator is None:
@@ -219,11 +220,14 @@ class Run:
         )  # fmt: skip
 
 
-def _load_at_size(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
-    size = choose_load_size(config.size, evaluator.hardware.present)
-    if size == "full":
-        return sketch
-    return load_task(config.task, size, dict(config.overrides), config.precision, config.mode)
+def _read_task(config: RunConfig) -> Task:
+    """The task as its file says it, at its full size. Raises TaskError."""
+    return load_task(config.task, "full", dict(config.overrides), config.precision, config.mode)
+
+
+def _size_task(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:
+    """The task at the size that the settings ask for. Raises TaskError."""
+    return at_size(sketch, choose_load_size(config.size, evaluator.hardware.present), dict(config.overrides))
 
 
 def _require_kernels(shas: Iterable[str], store: Store, task: str) -> None:

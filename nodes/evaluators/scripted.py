@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import RaceReport
+from tritonsmith.evaluator.protocol import Evaluator, RaceReport
 from tritonsmith.evaluator.reads.record import TaskReads
 from tritonsmith.evaluator.records.limits import Counters, FloorShare, Limit
 from tritonsmith.evaluator.schema import (
@@ -28,7 +28,7 @@ from tritonsmith.evaluator.texts.detect.detection import Detection, Trait, Trait
 
 
 @dataclass
-class ScriptedEvaluator:
+class ScriptedEvaluator(Evaluator):
     """Answers with verdicts from tables, by text; a text without a verdict is `unsupported`. An exception in a table is raised."""
 
     verdicts: Mapping[str, Verdict | Exception]

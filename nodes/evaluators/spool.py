@@ -107,7 +107,7 @@ def is_touched(path: Path) -> bool:
         return False
 
 
-class SpoolEvaluator:
+class SpoolEvaluator(Evaluator):
     """Answers from the results in a folder. For a missing one it writes a job, and waits while a worker is alive."""
 
     parallel = 64
@@ -156,9 +156,6 @@ class SpoolEvaluator:
             raise InfrastructureError(f"the worker's answer to {task.name} holds no verdict")
         return result.verdict
 
-    async def aclose(self) -> None:
-        """Nothing runs here."""
-
     async def _result(self, job: Job, name: str) -> JobResult:
         answer, asked = self._spool.results / f"{name}.json", self._spool.jobs / f"{name}.json"
         if not await asyncio.to_thread(lambda: answer.is_file() or asked.is_file()):
@@ -185,7 +182,7 @@ async def do_job(spool: Spool, name: str, evaluator: Evaluator) -> JobResult:
     job = read_record(Job, spool.jobs / f"{name}.json")
     file = spool.tasks / f"{text_sha(job.task.source)}.py"
     if not file.is_file():
-        file.write_text(job.task.source, encoding="utf-8")  # the strict profile reads the task again, at its small size
+        file.write_text(job.task.source, encoding="utf-8")  # the task's own code may look for it
     task = job.task.model_copy(update={"path": str(file)})
     result = JobResult()
     for _ in range(2):

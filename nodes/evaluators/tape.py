@@ -8,10 +8,11 @@ from pathlib import Path
 
 from pydantic import ValidationError
 
-from tritonsmith.evaluator.caller.questions.compiler_seed import CompilerSeed, write_seed_with
+from tritonsmith.evaluator.caller.questions.compiler_seed import write_seed_with
+from tritonsmith.evaluator.caller.sharing.forwarding import ForwardingEvaluator
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
-from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, RaceReport, race_with
+from tritonsmith.evaluator.protocol import CompilerSeed, Evaluator, RaceReport
 from tritonsmith.evaluator.reads.record import ABSENT, find_state
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
@@ -19,7 +20,7 @@ from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
 from tritonsmith.nodes.tape.tape import Line, Tape
 
 
-class TapeEvaluator:
+class TapeEvaluator(ForwardingEvaluator):
     """Answers what is on a tape from it; asks another evaluator for the rest, and writes that down."""
 
     def __init__(
@@ -35,21 +36,17 @@ class TapeEvaluator:
 
         Raises UsageError for a tape without evaluations, and for one of another card.
         """
-        self._stopping = stopping
+        super().__init__(inner or _Unrecorded(tape))
+        self._stopping = stopping if inner is not None else lambda: None  # a replay asks nobody, and what is missing is said at once
         self._at_work: set[asyncio.Task[Verdict]] = set()
-        self._tape, self._inner, self._recorder, self._portable = tape, inner, recorder, portable
-        self.parallel = getattr(inner, "parallel", 1)
-        self.admits = getattr(inner, "admits", self.parallel)
+        self._tape, self._recorder, self._portable = tape, recorder, portable
         if inner is not None:
             self._refuse_another_card(inner.hardware)
             if recorder is not None and "hardware" not in tape.head:
                 tape.head["hardware"] = inner.hardware.model_dump(mode="json")
                 recorder.write({"kind": "hardware", "hardware": tape.head["hardware"]})
-        try:  # the tape's, which prompts were made with: two cards of one name may differ in what their drivers say
-            known = tape.head.get("hardware")
-            self.hardware = inner.hardware if inner is not None and known is None else Hardware.model_validate(known)
-        except ValidationError as error:
-            raise UsageError(f"--replay {tape.path}: the recording has no evaluations; record a whole run") from error
+        if "hardware" in tape.head:  # prompts were made with it: two cards of one name may differ in what their drivers say
+            self.hardware = _read_hardware(tape)
 
     def _refuse_another_card(self, found: Hardware) -> None:
         """Times of two cards must not be compared within a run."""
@@ -69,11 +66,7 @@ class TapeEvaluator:
             facts = TaskFacts.model_validate(self._tape.facts[task.sha])
             self._refuse_changed_files(task, facts)
             return facts
-        if self._inner is None:
-            raise UsageError(
-                f"--replay {self._tape.path}: the recording is of another task, size or precision than {task.name} ({task.size})"
-            )
-        facts = await self._inner.describe(task)
+        facts = await self.inner.describe(task)
         await self._keep({"kind": "facts", "task": task.sha, "facts": facts.model_dump(mode="json")})
         return facts
 
@@ -91,12 +84,8 @@ class TapeEvaluator:
         line = self._tape.verdicts.get(key)
         if line is not None:
             return Verdict.model_validate(line["verdict"])
-        if self._inner is None:
-            raise UsageError(
-                f"--replay {self._tape.path}: the recording has no {profile} verdict about kernel {key[1]}; an earlier decision differs"
-            )
         refuse_when(self._stopping)
-        work = asyncio.ensure_future(self._judge(self._inner, task, kernel, profile))
+        work = asyncio.ensure_future(self._judge(task, kernel, profile))
         self._at_work.add(work)
         work.add_done_callback(self._at_work.discard)
         return await work
@@ -109,10 +98,8 @@ class TapeEvaluator:
         line = self._tape.races.get((task.sha, question))
         if line is not None:
             return None if line["report"] is None else RaceReport.model_validate(line["report"])
-        if self._inner is None:
-            raise UsageError(f"--replay {self._tape.path}: the recording has no race of these configurations; an earlier decision differs")
         refuse_when(self._stopping)
-        report = await race_with(self._inner, task, incumbent, entrants, facts, keep, seconds)
+        report = await self.inner.race(task, incumbent, entrants, facts, keep, seconds)
         line = {"kind": "race", "task": task.sha, "race": question, "report": report and report.model_dump(mode="json")}
         self._tape.races[task.sha, question] = line
         await self._keep(line)
@@ -121,24 +108,22 @@ class TapeEvaluator:
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """The recorded counters of a text; a recording that was made without any has none."""
         line = self._tape.counters.get((task.sha, kernel.sha))
-        if line is None and self._inner is not None:
+        if line is None:
             refuse_when(self._stopping)
-            found = await self._inner.count(task, kernel) if isinstance(self._inner, Counting) else None
+            found = await self.inner.count(task, kernel)
             line = {"kind": "counters", "task": task.sha, "kernel": kernel.sha, "counters": found and found.model_dump(mode="json")}
             self._tape.counters[task.sha, kernel.sha] = line
             if found is not None:
                 await self._keep(line)
-        return Counters.model_validate(line["counters"]) if line is not None and line["counters"] is not None else None
+        return None if line["counters"] is None else Counters.model_validate(line["counters"])
 
     async def read_code(self, task: Task, kernel: KernelText) -> str:
         """The recorded digest of what a text compiles to."""
         line = self._tape.codes.get((task.sha, kernel.sha))
         if line is not None:
             return str(line["code"])
-        if self._inner is None:
-            raise UsageError(f"--replay {self._tape.path}: the recording has no compiled code of {kernel.sha}; an earlier decision differs")
         refuse_when(self._stopping)
-        code = await self._inner.read_code(task, kernel) if isinstance(self._inner, CodeReading) else ""
+        code = await self.inner.read_code(task, kernel)
         line = {"kind": "code", "task": task.sha, "kernel": kernel.sha, "code": code}
         self._tape.codes[task.sha, kernel.sha] = line
         await self._keep(line)
@@ -149,10 +134,8 @@ class TapeEvaluator:
         line = self._tape.seeds.get(task.sha)
         if line is not None:
             return CompilerSeed.model_validate(line["seed"])
-        if self._inner is None:
-            raise UsageError(f"--replay {self._tape.path}: the recording has no kernel of a compiler; drop --seed-from")
         refuse_when(self._stopping)
-        seed = await write_seed_with(self._inner, task)
+        seed = await write_seed_with(self.inner, task)
         line = {"kind": "seed", "task": task.sha, "seed": seed.model_dump(mode="json")}
         self._tape.seeds[task.sha] = line
         await self._keep(line)
@@ -166,9 +149,9 @@ class TapeEvaluator:
         """Wait for the verdicts that are under way, and keep them; their callers may have gone."""
         await asyncio.gather(*self._at_work, return_exceptions=True)
 
-    async def _judge(self, inner: Evaluator, task: Task, kernel: KernelText, profile: str) -> Verdict:
+    async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         key = (task.sha, kernel.sha, profile)
-        verdict = await inner.evaluate(task, kernel, profile)
+        verdict = await self.inner.evaluate(task, kernel, profile)
         record = verdict.model_dump(mode="json")
         if self._portable and record["timing"]:
             record["timing"]["raw"] = None  # the samples stay where they were measured
@@ -177,14 +160,44 @@ class TapeEvaluator:
         await self._keep(line)
         return verdict
 
-    async def aclose(self) -> None:
-        """End the other evaluator."""
-        if self._inner is not None:
-            await self._inner.aclose()
-
     async def _keep(self, line: Line) -> None:
         if self._recorder is not None:
             await asyncio.to_thread(self._recorder.write, line)
+
+
+class _Unrecorded(Evaluator):
+    """Stands where a replay has no evaluator: what it is asked is not on the tape. Raises UsageError for a tape without evaluations."""
+
+    def __init__(self, tape: Tape) -> None:
+        self._path, self.hardware = tape.path, _read_hardware(tape)
+
+    async def describe(self, task: Task) -> TaskFacts:
+        raise UsageError(f"--replay {self._path}: the recording is of another task, size or precision than {task.name} ({task.size})")
+
+    async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
+        raise self._differs(f"{profile} verdict about kernel {kernel.sha}")
+
+    async def race(
+        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
+    ) -> RaceReport | None:
+        raise self._differs("race of these configurations")
+
+    async def read_code(self, task: Task, kernel: KernelText) -> str:
+        raise self._differs(f"compiled code of {kernel.sha}")
+
+    async def write_seed(self, task: Task) -> CompilerSeed | None:
+        raise UsageError(f"--replay {self._path}: the recording has no kernel of a compiler; drop --seed-from")
+
+    def _differs(self, what: str) -> UsageError:
+        return UsageError(f"--replay {self._path}: the recording has no {what}; an earlier decision differs")
+
+
+def _read_hardware(tape: Tape) -> Hardware:
+    """The card of a recording. Raises UsageError where it has none."""
+    try:
+        return Hardware.model_validate(tape.head.get("hardware"))
+    except ValidationError as error:
+        raise UsageError(f"--replay {tape.path}: the recording has no evaluations; record a whole run") from error
 
 
 def name_race(incumbent: KernelText, entrants: Sequence[KernelText]) -> str:

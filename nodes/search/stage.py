@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tritonsmith.author.space import space_of
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import RaceReport, race_with
+from tritonsmith.evaluator.protocol import RaceReport
 from tritonsmith.evaluator.schema import Candidate, Stage, Verdict
 from tritonsmith.graph.searches import Search, configurations_tried, seconds_searched
 from tritonsmith.graph.state import State
@@ -34,7 +34,7 @@ async def search_stage(
         failure = ""
         for _ in range(2):
             try:
-                return await race_with(context.evaluator, state["task"], kernel, entrants, verdict.facts, FINALISTS, seconds)
+                return await context.evaluator.race(state["task"], kernel, entrants, verdict.facts, FINALISTS, seconds)
             except InfrastructureError as error:
                 failure = f"the race failed twice: {error}"
         return failure

@@ -18,7 +18,7 @@ from tritonsmith.evaluator.cards.estimate import ROUND
 from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Record, TensorSpec
-from tritonsmith.evaluator.tasks.files import assigned_names
+from tritonsmith.evaluator.tasks.declarations import assigned_names
 from tritonsmith.evaluator.texts.detect.detection import Detection, detect
 from tritonsmith.evaluator.texts.source.parse import parse
 from tritonsmith.prompts.author import Brief, Example

@@ -13,6 +13,7 @@ from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.oracle.server import Oracle
+from tritonsmith.evaluator.processes.requests import ORACLE_KINDS, Hello, ServerRequest, read_request
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.sandbox.policy import use_policy
@@ -46,7 +47,7 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return torch.relu(x) + x
 """
-HELLO = {"op": "hello", "target": "h200", "use_card": False, "sandbox": "auto"}
+HELLO = Hello(target="h200", use_card=False, sandbox="auto")
 INBOXES = ("tritonsmith-compile-", "tritonsmith-inbox-")
 """Folders that a confined process reads: the compiler's and the runner's."""
 
@@ -62,15 +63,16 @@ def oracles_here(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
     """Oracles answer in this process, without a card, and still by JSON lines; so what they do can be watched."""
     oracles: dict[ServerProcess, Oracle] = {}
 
-    def ask(server: ServerProcess, request: dict[str, Any], timeout: float) -> dict[str, Any]:
+    def ask(server: ServerProcess, request: ServerRequest[Any], timeout: float) -> Any:
         if server not in oracles:
             oracles[server] = Oracle()
             oracles[server].answer(HELLO)
-        answer: dict[str, Any] = json.loads(json.dumps(oracles[server].answer(json.loads(json.dumps(request)))))
-        return answer
+        asked = read_request(json.loads(json.dumps(request.write())), ORACLE_KINDS)
+        return request.read_answer(json.loads(json.dumps(oracles[server].answer(asked).model_dump(mode="json"))))
 
     def hello(server: ServerProcess) -> Hardware:
-        return Hardware.model_validate(ask(server, HELLO, 1.0)["hardware"])
+        found: Hardware = ask(server, HELLO, 1.0).hardware
+        return found
 
     monkeypatch.setattr(ServerProcess, "ask", ask)
     monkeypatch.setattr(ServerProcess, "hello", hello)

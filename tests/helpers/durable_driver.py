@@ -31,6 +31,7 @@ import chat_server as chat
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import TritonsmithError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import TaskFacts
 from tritonsmith.graph.runs.config import RunConfig
 from tritonsmith.graph.runs.run import Run
@@ -79,7 +80,7 @@ class RuledModel(BaseChatModel):
         return ChatResult(generations=[ChatGeneration(message=message)])
 
 
-class RuledEvaluator:
+class RuledEvaluator(Evaluator):
     """Judges by a rule; a third of all kernels fails."""
 
     parallel = 2

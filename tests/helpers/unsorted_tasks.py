@@ -11,6 +11,7 @@ from pathlib import Path
 import chat_server as chat
 from durable_driver import die_at_line
 from tritonsmith.evaluator.cards.cards import named_card
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import KernelFacts, OpNode, TaskFacts, TensorSpec, Verdict
 from tritonsmith.graph.run import optimize, resume
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
@@ -102,7 +103,7 @@ def verdict_of(number: int) -> Verdict:
     )
 
 
-class Judge:
+class Judge(Evaluator):
     """Judges kernels by their number, and knows what it was asked."""
 
     parallel = 2

@@ -5,6 +5,7 @@ from __future__ import annotations
 from enum import StrEnum
 from typing import Any
 
+from tritonsmith.evaluator.processes.requests import ServerRequest
 from tritonsmith.evaluator.schema import Record
 
 
@@ -110,3 +111,19 @@ class JudgeRow(Record):
     def as_expected(self) -> bool:
         """Whether the candidate was accepted or refused as the job says; a question without verdict is neither."""
         return self.expected == {Ruling.JUDGED: "accepted", Ruling.REFUSED: "refused"}.get(self.ruling)
+
+
+class RowAnswer(Record):
+    """The row that a job becomes."""
+
+    row: JudgeRow
+
+
+class AskRow(ServerRequest[RowAnswer]):
+    """A job for a card's worker."""
+
+    op = "judge"
+    answered_by = RowAnswer
+    job: JudgeJob
+    next: JudgeJob | None = None
+    """The job that is likely to come after it; its task is traced meanwhile."""

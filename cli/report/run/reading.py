@@ -11,7 +11,7 @@ from pydantic import ValidationError
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, Candidate, PrecisionClass, Stage, Task, Verdict
-from tritonsmith.evaluator.tasks.files import Mode
+from tritonsmith.evaluator.tasks.declarations import Mode
 from tritonsmith.graph.pool import best
 from tritonsmith.graph.state import Decision, State, Usage
 from tritonsmith.graph.storage.files import fault_of, lines_of, parse_object

@@ -9,10 +9,9 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
 from tritonsmith.evaluator.caller.audits.findings import AuditFinding, apply_findings, weigh_interpreter, weigh_sanitizer
-from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.processes.following import tell_step
 from tritonsmith.evaluator.schema import Status, Task, Verdict
-from tritonsmith.evaluator.tasks.files import load_task
+from tritonsmith.evaluator.tasks.files import at_small_size
 
 
 def examine(
@@ -74,17 +73,8 @@ def _clock(audit: Callable[[], AuditFinding]) -> AuditFinding:
     return replace(audit(), seconds=time.monotonic() - started)
 
 
-def load_small(task: Task) -> Task | None:
-    """The task at a size that is small enough for the interpreter; None where it declares none."""
-    try:
-        small = load_task(task.path, size="small", precision=task.precision, mode=task.mode)
-    except TaskError:
-        return None
-    return small.model_copy(update={name: getattr(task, name) for name in ("folder", "source", "reads")})  # as they were judged
-
-
 def _interpret_small(task: Task, interpret: Callable[[Task], Verdict]) -> AuditFinding:
-    small = load_small(task)
+    small = at_small_size(task)
     if small is None:
         return AuditFinding("interpreter", "not done: the task declares no small size")
     return weigh_interpreter(interpret(small))

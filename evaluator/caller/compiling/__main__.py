@@ -7,6 +7,7 @@ import os
 import sys
 
 from tritonsmith.evaluator.caller.compiling.server import CompilerServer
+from tritonsmith.evaluator.processes.requests import COMPILER_KINDS
 from tritonsmith.evaluator.processes.serve import serve_requests
 from tritonsmith.evaluator.sandbox.oneself import guard_self
 
@@ -17,7 +18,7 @@ def main() -> None:
     out = os.dup(1)
     os.dup2(2, 1)
     with contextlib.closing(CompilerServer()) as server:
-        serve_requests(sys.stdin, out, server.answer)
+        serve_requests(sys.stdin, out, COMPILER_KINDS, server.answer)
 
 
 if __name__ == "__main__":

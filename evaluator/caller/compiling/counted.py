@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 from contextlib import AbstractContextManager
-from typing import Any, Protocol
+from typing import Protocol, TypeVar
 
 from tritonsmith.evaluator.caller.compiling.reports import OwnCalls
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.processes.requests import Count, ServerRequest
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.records.limits import Counters
-from tritonsmith.evaluator.schema import Task
+from tritonsmith.evaluator.schema import Record, Task
 
+A = TypeVar("A", bound=Record)
+"""What answers a request."""
 _SECONDS = 90.0
 """Longest time under Nsight Compute, which runs each kernel several times."""
 
@@ -21,7 +24,7 @@ class Leasing(Protocol):
     def lease(self) -> AbstractContextManager[ServerProcess]:
         """An oracle for one caller alone."""
 
-    def ask(self, server: ServerProcess, request: dict[str, Any]) -> dict[str, Any]:
+    def ask(self, server: ServerProcess, request: ServerRequest[A]) -> A:
         """Its answer. Raises InfrastructureError."""
 
 
@@ -48,8 +51,7 @@ class CountedKernels:
         if key not in self._known:
             with self._oracles.lease() as oracle:
                 path = self._calls.path_from(oracle, task)
-                request = {"op": "count", "kernel": kernel.as_message(), "request": str(path), "seconds": self._seconds}
-                answer = self._oracles.ask(oracle, request)
-            found = self._known[key] = Counters.model_validate(answer["counters"])
-            self._refused = found if answer["final"] else None
+                answer = self._oracles.ask(oracle, Count(kernel=kernel, request=path, seconds=self._seconds))
+            self._known[key] = answer.counters
+            self._refused = answer.counters if answer.final else None
         return self._known[key]

@@ -12,6 +12,7 @@ from typing import Any
 from tritonsmith.evaluator.caller.compiling.client import START_SECONDS
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.processes.requests import Compile
 from tritonsmith.evaluator.processes.server import ServerProcess
 
 _MOST_COMPILERS = 8
@@ -54,12 +55,9 @@ class CompilePool:
 
     def _compile(self, kernel: KernelText, request: Path, seconds: float, keep: Path | None) -> CompileReport:
         compiler = self._free.get()
-        message = {
-            "op": "compile", "kernel": kernel.as_message(), "request": str(request), "seconds": seconds, "mark": str(self._mark),
-            "keep": str(keep or ""),
-        }  # fmt: skip
+        question = Compile(kernel=kernel, request=request, seconds=seconds, mark=self._mark, keep=keep)
         try:
-            report: CompileReport = compiler.ask(message, seconds + _ANSWER_SECONDS)["report"]
+            report: CompileReport = compiler.ask(question, seconds + _ANSWER_SECONDS).report
         except InfrastructureError:
             compiler.close()
             raise

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Mapping, Sequence
-from typing import Any
+from collections.abc import Callable, Sequence
 
 from tritonsmith.evaluator.caller.compiling.counted import Leasing
 from tritonsmith.evaluator.caller.compiling.outlook import drop_twins, look_ahead, rank_by_estimate
 from tritonsmith.evaluator.caller.compiling.reports import CompileReports
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.processes.requests import JudgingTerms, Race
 from tritonsmith.evaluator.protocol import Fate, RaceReport, RaceRow
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Status, Task, TimingKind
 
@@ -63,21 +63,18 @@ class Races:
         self._reports, self._oracles, self._hardware = reports, oracles, hardware
 
     def run(
-        self, settings: Mapping[str, Any], task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int,
+        self, terms: JudgingTerms, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int,
         seconds: float,
     ) -> RaceReport | None:  # fmt: skip
-        """The report of a race, `settings` being what the oracle is told besides; None without compilers. Raises InfrastructureError."""
+        """The report of a race, `terms` being what the oracle is told besides; None without compilers. Raises InfrastructureError."""
         if self._reports is None:
             return None
 
         def ask(fit: Sequence[KernelText]) -> tuple[list[RaceRow], str]:
-            request = {
-                "op": "race", "task": task.model_dump(mode="json"), "incumbent": incumbent.as_message(),
-                "entrants": [text.as_message() for text in fit], "keep": keep, "seconds": seconds, **settings,
-            }  # fmt: skip
+            request = Race(task=task, incumbent=incumbent, entrants=tuple(fit), keep=keep, seconds=seconds, **dict(terms))
             with self._oracles.lease() as oracle:
                 answer = self._oracles.ask(oracle, request)
-            return [RaceRow.model_validate(row) for row in answer["rows"]], str(answer["note"])
+            return list(answer.rows), answer.note
 
         return race(self._reports, ask if self._hardware.present else None, self._hardware, task, incumbent, entrants, facts, keep)
 

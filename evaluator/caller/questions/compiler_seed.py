@@ -3,33 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from typing import Literal, Protocol, runtime_checkable
+from typing import Literal
 
 from tritonsmith.evaluator.caller.questions.process import TaskProcess
-from tritonsmith.evaluator.protocol import Evaluator
-from tritonsmith.evaluator.schema import Hardware, Record, Task
+from tritonsmith.evaluator.protocol import CompilerSeed, Evaluator
+from tritonsmith.evaluator.schema import Hardware, Task
 
 SEED_SECONDS = 300.0
 """Longest time for one text; large networks take a minute."""
 Compiler = Literal["inductor"]
 """Compilers whose text can be had."""
-
-
-class CompilerSeed(Record):
-    """A compiler's text for a task as one self-contained file, or why there is none."""
-
-    text: str = ""
-    reason: str = ""
-    """Half a sentence; empty where there is a text."""
-
-
-@runtime_checkable
-class CompilerSeeding(Protocol):
-    """An evaluator that answers this question in a way of its own, such as from a recording."""
-
-    async def write_seed(self, task: Task) -> CompilerSeed:
-        """Inductor's text for the task on this evaluator's card. Raises TaskError or InfrastructureError."""
-        ...
 
 
 def ask_inductor(task: Task, hardware: Hardware, timeout: float = SEED_SECONDS) -> CompilerSeed:
@@ -49,6 +32,5 @@ async def write_seed_with(evaluator: Evaluator, task: Task) -> CompilerSeed:
 
     Raises TaskError or InfrastructureError.
     """
-    if isinstance(evaluator, CompilerSeeding):
-        return await evaluator.write_seed(task)
-    return await asyncio.to_thread(ask_inductor, task, evaluator.hardware)
+    own = await evaluator.write_seed(task)
+    return own if own is not None else await asyncio.to_thread(ask_inductor, task, evaluator.hardware)

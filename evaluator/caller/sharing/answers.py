@@ -17,7 +17,7 @@ import os
 import sqlite3
 import struct
 import time
-from collections.abc import AsyncIterator, Iterator, Sequence
+from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -27,19 +27,20 @@ from typing import Any
 
 from pydantic import ValidationError
 
+from tritonsmith.evaluator.caller.sharing.forwarding import ForwardingEvaluator
 from tritonsmith.evaluator.cards.machine import card_in_nvml, versions
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, RaceReport, race_with
+from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.reads.record import UNKEPT
-from tritonsmith.evaluator.records.limits import Counters
-from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Task, Verdict
 
 VARIABLE = "TRITONSMITH_ANSWERS"
 """Names the file, or is `off`."""
 _TABLE = """create table if not exists answers (
     key text primary key, task text, task_sha text, kernel text, profile text, card text, conditions text, verdict text,
     seconds real, made real, used real)"""
+_EVALUATOR = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.05
 """Between two looks whether another process has answered the same question."""
 _OFFSETS = 2**62
@@ -49,10 +50,15 @@ _OFFSETS = 2**62
 @cache
 def digest_code() -> str:
     """A hash over the evaluator's own files: an answer of other code is no answer."""
-    root, found = Path(__file__).resolve().parents[1], hashlib.sha256()
-    for path in sorted(root.rglob("*.py")):
-        found.update(path.relative_to(root).as_posix().encode() + b"\0" + path.read_bytes())
+    found = hashlib.sha256()
+    for path in list_judging_code():
+        found.update(path.relative_to(_EVALUATOR).as_posix().encode() + b"\0" + path.read_bytes())
     return found.hexdigest()[:16]
+
+
+def list_judging_code() -> list[Path]:
+    """The evaluator's own files, in a fixed order."""
+    return sorted(_EVALUATOR.rglob("*.py"))
 
 
 def find_answers() -> Path | None:
@@ -193,8 +199,10 @@ def _drop_oldest(database: sqlite3.Connection, most: float) -> None:
             database.execute("delete from answers where key = ?", (key,))
 
 
-class KeptEvaluator:
-    """Answers from a store what it has; asks another evaluator for the rest, and keeps that.
+class KeptEvaluator(ForwardingEvaluator):
+    """Has verdicts from a store where it has them; asks another evaluator for the rest, and keeps that.
+
+    Races are measured anew each time: they only choose what gets a verdict.
 
     Args:
         inner: the evaluator that measures.
@@ -204,19 +212,12 @@ class KeptEvaluator:
     """
 
     def __init__(self, inner: Evaluator, store: AnswerStore, settings: dict[str, str], *, fresh: bool = False) -> None:
-        self.inner, self._store, self._fresh = inner, store, fresh
+        super().__init__(inner)
+        self._store, self._fresh = store, fresh
         self._said: set[tuple[str, str]] = set()
-        self.hardware: Hardware = inner.hardware
-        self.parallel = int(getattr(inner, "parallel", 1))
-        self.admits = int(getattr(inner, "admits", self.parallel))
-        self.cards = int(getattr(inner, "cards", 1))
         driver = card_in_nvml().get("driver", "") if self.hardware.present else ""
         told = {"hardware": self.hardware.model_dump(mode="json"), "versions": versions(), "code": digest_code(), "driver": driver}
         self._conditions = json.dumps({**told, "settings": settings}, sort_keys=True)
-
-    async def describe(self, task: Task) -> TaskFacts:
-        """The other evaluator's facts: it needs them anyway before it measures."""
-        return await self.inner.describe(task)
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """The kept verdict, which says when it was made, or a new one. Nothing is kept where nobody knows what the task reads."""
@@ -247,24 +248,6 @@ class KeptEvaluator:
         if (task.path, why) not in self._said:
             self._said.add((task.path, why))
             logging.getLogger("tritonsmith").warning("%s: its verdicts are not kept for other runs: %s", task.path, why)
-
-    async def race(
-        self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
-    ) -> RaceReport | None:
-        """The other evaluator's race, measured anew each time: it only chooses what gets a verdict. None where it has none."""
-        return await race_with(self.inner, task, incumbent, entrants, facts, keep, seconds)
-
-    async def count(self, task: Task, kernel: KernelText) -> Counters | None:
-        """What the other evaluator's card counts."""
-        return await self.inner.count(task, kernel) if isinstance(self.inner, Counting) else None
-
-    async def read_code(self, task: Task, kernel: KernelText) -> str:
-        """What the other evaluator's compilers say."""
-        return await self.inner.read_code(task, kernel) if isinstance(self.inner, CodeReading) else ""
-
-    async def aclose(self) -> None:
-        """End the other evaluator."""
-        await self.inner.aclose()
 
 
 def _mark_as_kept(known: KeptAnswer) -> Verdict:

@@ -15,7 +15,7 @@ from typing import Literal, Protocol, TypeVar
 from tritonsmith.evaluator.caller.local import BaselineSet, LocalEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import RaceReport
+from tritonsmith.evaluator.protocol import Evaluator, RaceReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 
@@ -107,7 +107,7 @@ class CardPlaces:
         return min(wanted, key=lambda number: (self._ready[number] != task.sha, self._busy[number]), default=None)
 
 
-class DeviceEvaluator:
+class DeviceEvaluator(Evaluator):
     """Evaluator of several cards of this host. Raises UsageError for cards of different models: their times are never compared.
 
     Args:
@@ -119,7 +119,7 @@ class DeviceEvaluator:
         models = sorted({(card.hardware.name, card.hardware.present) for card in cards})
         if len(models) > 1:
             raise UsageError(f"--devices: the cards differ ({', '.join(name for name, _ in models)}); name cards of one model")
-        self.hardware: Hardware = cards[0].hardware
+        self.hardware = cards[0].hardware
         self.parallel = sum(card.parallel for card in cards)
         self.admits = sum(max(card.parallel, card.admits) for card in cards)
         self.cards = len(cards)

@@ -123,7 +123,7 @@ class Supervisor:
             return _fault(error, task)
 
     def _put(self, task: Task) -> Task:
-        """The task with its file on this host: the strict profile reads it again, at its small size."""
+        """The task with its file on this host, where its own code may look for it."""
         path = self._folder / f"{text_sha(task.source)}.py"
         if not path.is_file():
             partial = path.with_suffix(f".{time.monotonic_ns()}.part")

@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from tritonsmith.evaluator.caller.sharing.forwarding import ForwardingEvaluator
 from tritonsmith.evaluator.caller.sharing.turns import PATIENCE, FairTurns
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.protocol import CodeReading, Counting, Evaluator, RaceReport, race_with
+from tritonsmith.evaluator.protocol import Evaluator, RaceReport
 from tritonsmith.evaluator.records.limits import Counters
-from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import LaunchFacts, Task, TaskFacts, Verdict
 
 
 class SharedEvaluator:
     """One evaluator for all runs of a process; no more questions at a time than it can use. It stays open when a run ends.
 
     Args:
-        inner: the evaluator. `parallel` is how many questions it answers side by side, `admits` how many it can use at a time: on a
-            card one more, which is compiled while the other is measured. `cards` is how many cards it has.
+        inner: the evaluator.
     """
 
     def __init__(self, inner: Evaluator) -> None:
         self.inner = inner
-        self.parallel = max(1, int(getattr(inner, "parallel", 1)))
-        self.admits = max(self.parallel, int(getattr(inner, "admits", 1)))
-        self.cards = max(1, int(getattr(inner, "cards", 1)))
+        self.parallel = max(1, inner.parallel)
+        self.admits = max(self.parallel, inner.admits)
+        self.cards = max(1, inner.cards)
         self.turns = FairTurns(self.admits, self.cards, PATIENCE if inner.hardware.present else 0.0)
 
     def view(self, owner: str) -> EvaluatorView:
@@ -32,8 +32,8 @@ class SharedEvaluator:
         return EvaluatorView(self, owner)
 
 
-class EvaluatorView:
-    """The evaluator of one of several runs.
+class EvaluatorView(ForwardingEvaluator):
+    """The evaluator of one of several runs. What is asked of a card waits for a turn; compilers need none.
 
     Args:
         shared: what answers.
@@ -41,8 +41,8 @@ class EvaluatorView:
     """
 
     def __init__(self, shared: SharedEvaluator, owner: str) -> None:
-        self.hardware: Hardware = shared.inner.hardware
-        self.parallel, self.admits = shared.parallel, shared.admits
+        super().__init__(shared.inner)
+        self.parallel, self.admits, self.cards = shared.parallel, shared.admits, shared.cards
         self.broken = ""
         """Why the machinery failed twice on one kernel: what the run found is then no result."""
         self._failed: set[tuple[str, str]] = set()
@@ -53,7 +53,7 @@ class EvaluatorView:
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of the task. Raises TaskError."""
         async with self._shared.turns.turn(self._owner, self._note(task)):
-            return await self._shared.inner.describe(task)
+            return await super().describe(task)
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """The verdict about a text. Raises InfrastructureError."""
@@ -71,24 +71,16 @@ class EvaluatorView:
     ) -> RaceReport | None:
         """The race of the texts, in a turn like a verdict's; None where the evaluator has none. Raises InfrastructureError."""
         async with self._shared.turns.turn(self._owner, self._note(task)):
-            return await race_with(self._shared.inner, task, incumbent, entrants, facts, keep, seconds)
+            return await super().race(task, incumbent, entrants, facts, keep, seconds)
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """What the card counts, in this run's turn; None where it cannot be asked."""
-        inner = self._shared.inner
-        if not isinstance(inner, Counting):
-            return None
         async with self._shared.turns.turn(self._owner, self._note(task)):
-            return await inner.count(task, kernel)
-
-    async def read_code(self, task: Task, kernel: KernelText) -> str:
-        """What a text compiles to; compilers need no turn."""
-        inner = self._shared.inner
-        return await inner.read_code(task, kernel) if isinstance(inner, CodeReading) else ""
+            return await super().count(task, kernel)
 
     async def _judge(self, task: Task, kernel: KernelText, profile: str) -> Verdict:
         async with self._shared.turns.turn(self._owner, self._note(task)):
-            return await self._shared.inner.evaluate(task, kernel, profile)
+            return await super().evaluate(task, kernel, profile)
 
     def _note(self, task: Task) -> str:
         self._asked.add(task.sha)

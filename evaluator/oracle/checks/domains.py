@@ -34,7 +34,7 @@ from tritonsmith.evaluator.oracle.checks.inputs import KINDS, draw_sides, raise_
 from tritonsmith.evaluator.reference.draws import Domain, DrawWatch, LookupWatch, keep_distinct
 from tritonsmith.evaluator.reference.module import Reference
 from tritonsmith.evaluator.reference.watch import WatchedForward, run_watched
-from tritonsmith.evaluator.tasks.files import read_domains
+from tritonsmith.evaluator.tasks.declarations import read_domains
 
 _WHOLE = (torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8)
 """Types whose numbers can be sorted and compared."""

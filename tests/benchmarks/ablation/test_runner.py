@@ -20,12 +20,12 @@ from tritonsmith.benchmarks.ablation.keep import keep
 from tritonsmith.benchmarks.ablation.runner import ablate, retabulate
 from tritonsmith.benchmarks.ablation.schema import Ablation, CellState, Rule
 from tritonsmith.benchmarks.ablation.sharing import Memo, MemoEvaluator
-from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import RunStopped, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.graph.runs.active import active_runs
 from tritonsmith.nodes.chat.connect import Models
+from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator
 
 DRIVER = HELPERS / "ablation_driver.py"
 Judge, author_of, plan_of = driver.Judge, driver.author_of, driver.plan_of
@@ -169,15 +169,13 @@ def test_an_answer_is_kept_before_the_next_question(tmp_path, monkeypatch):
         time.sleep(0.1)
         return put(self, *about)
 
-    class Asked:
-        hardware = named_card("h200")
-
+    class Asked(ScriptedEvaluator):
         async def evaluate(self, task, source, profile):
             kept.append(len(memo.all()))
             return Verdict(status=Status.CRASHED)
 
     async def ask_for_three():
-        shared, task = MemoEvaluator(Asked()), Task(name="t", source=driver.TASK, path="t.py")
+        shared, task = MemoEvaluator(Asked({})), Task(name="t", source=driver.TASK, path="t.py")
         await asyncio.gather(*(shared.judge("cell", memo, task, KernelText.of(source), "quick") for source in ("a = 1", "a = 2", "a = 3")))
 
     monkeypatch.setattr(Memo, "put", slow)

@@ -15,6 +15,7 @@ from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle import server
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan, OraclePlace
 from tritonsmith.evaluator.oracle.server import Oracle
+from tritonsmith.evaluator.processes.requests import Evaluate
 from tritonsmith.evaluator.schema import Status, Verdict
 from tritonsmith.evaluator.tasks.files import load_task
 
@@ -67,9 +68,11 @@ def ask(monkeypatch: pytest.MonkeyPatch) -> Callable[..., Verdict]:
         monkeypatch.setattr(torch.cuda, "empty_cache", lambda: None)
         oracle = Oracle()
         oracle._hardware = named_card("h200").model_copy(update={"present": True})
-        request = {"trace": [], "measuring": "mark", "code": "code", "raw": "raw.json", "profile": "quick", "call_seconds": 1.0}
-        task = load_task(ROOT / "benchmarks/tasks/26_gelu_scale_bias.py")
-        return cast(Verdict, oracle._judge_in_memory(task, request, KernelText.of("x = 1"))[1])
+        request = Evaluate(
+            task=load_task(ROOT / "benchmarks/tasks/26_gelu_scale_bias.py"), kernel=KernelText.of("x = 1"), profile="quick",
+            raw=Path("raw.json"), trace=(), measuring=Path("mark"), code=Path("code"), baselines=(), call_seconds=1.0,
+        )  # fmt: skip
+        return cast(Verdict, oracle._judge_in_memory(request)[1])
 
     return asked
 

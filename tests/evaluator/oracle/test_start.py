@@ -18,6 +18,7 @@ from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.oracle import server, start
 from tritonsmith.evaluator.oracle.handles import pool as pool_module
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
+from tritonsmith.evaluator.processes.requests import Hello, HelloAnswer
 
 HELLO = {"op": "hello", "target": "auto", "use_card": True, "sandbox": "auto"}
 
@@ -115,6 +116,13 @@ class Pool:
         self.closed = True
 
 
+def greet(asked: server.Oracle) -> bool:
+    """Whether the oracle judges on a card that is here."""
+    answer = asked.answer(Hello.model_validate(HELLO))
+    assert isinstance(answer, HelloAnswer)
+    return answer.hardware.present
+
+
 def established(monkeypatch: pytest.MonkeyPatch) -> list[bool]:
     found: list[bool] = []
     monkeypatch.setattr(server, "establish", lambda mode, *, cuda: found.append(cuda))
@@ -125,7 +133,7 @@ def test_a_card_that_torch_cannot_use_ends_what_was_started(monkeypatch: pytest.
     found, pool = established(monkeypatch), Pool()
     monkeypatch.setattr(server, "present_card", lambda: None)
     asked = server.Oracle(cast(RunnerPool, pool))
-    assert not asked.answer(HELLO)["hardware"]["present"]
+    assert not greet(asked)
     assert pool.closed and found == [False] and asked._pool is None
 
 
@@ -136,7 +144,7 @@ def test_the_sandbox_is_established_once(ahead: bool, monkeypatch: pytest.Monkey
     monkeypatch.setattr(server, "present_card", lambda: card)
     monkeypatch.setattr(RunnerPool, "start", classmethod(lambda cls: later))
     asked = server.Oracle(cast(RunnerPool, pool) if ahead else None)
-    assert asked.answer(HELLO)["hardware"]["present"]
+    assert greet(asked)
     assert asked._pool is cast(object, pool if ahead else later) and found == ([] if ahead else [True])
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from tritonsmith.evaluator.caller.questions.process import TaskProcess
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
+from tritonsmith.evaluator.processes.requests import Prepare
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.schema import Task
 
@@ -62,8 +63,8 @@ def test_an_oracle_that_a_file_crashed_is_not_at_fault() -> None:
     server = ServerProcess("h200", module="oracle_module")
     try:
         with pytest.raises(TaskError, match=r"task\.py, line 3: forward crashed"):
-            server.ask({"op": "evaluate", "task": task_of(CRASHES).model_dump(mode="json")}, 20.0)
+            server.ask(Prepare(task=task_of(CRASHES)), 20.0)
         with pytest.raises(InfrastructureError, match="exit code 7"):
-            server.ask({"op": "evaluate", "task": task_of("import os; os._exit(7)").model_dump(mode="json")}, 20.0)
+            server.ask(Prepare(task=task_of("import os; os._exit(7)")), 20.0)
     finally:
         server.remove()

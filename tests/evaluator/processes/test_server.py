@@ -6,7 +6,9 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.processes.requests import Prepare
 from tritonsmith.evaluator.processes.server import ServerProcess
+from tritonsmith.evaluator.schema import Task
 
 
 def test_a_death_is_no_timeout() -> None:
@@ -62,6 +64,6 @@ def test_a_late_answer_is_told_with_the_step_that_it_waits_for(tmp_path: Path, m
     try:
         server.hello()
         with pytest.raises(InfrastructureError, match=r"no answer within 1 s\): its last step is 'check', begun after 0 s"):
-            server.ask({"op": "evaluate"}, 1.0)
+            server.ask(Prepare(task=Task(name="task", path="task.py", source="")), 1.0)
     finally:
         server.remove()

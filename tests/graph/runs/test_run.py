@@ -2,15 +2,18 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
-from tritonsmith.evaluator.errors import TaskError, UsageError
+from tritonsmith.cli.main import run as command
+from tritonsmith.evaluator.errors import RunStopped, TaskError, UsageError
 from tritonsmith.evaluator.schema import FIT, ChosenSize, Comparison, Label, PrecisionClass, TaskFacts, TensorSpec
 from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.graph.policies.presets import Default
-from tritonsmith.graph.run import RunConfig, make_context, optimize, optimize_async, resume
+from tritonsmith.graph.run import Run, RunConfig, make_context, optimize, optimize_async, resume
+from tritonsmith.graph.runs.run import run_to_end
 from tritonsmith.graph.storage.summary import Summary, Winner
 from tritonsmith.nodes.authors.make import make_author
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
@@ -308,3 +311,55 @@ def test_a_context_takes_a_policy_object(players):
     with make_context(policy=Default(), **players) as context:
         assert context.policy.name == "default" and context.store.root.exists()
     assert not context.store.root.exists(), "a temporary store goes with the context"
+
+
+@pytest.fixture
+def openings(task):
+    """How often a file was opened since the last look, by its path: the process says so of each opening."""
+    opened = []
+
+    def note(event, arguments):
+        if listening and event == "open" and str(arguments[0]) == str(task):
+            opened.append(arguments[0])
+
+    def look():
+        count = len(opened)
+        opened.clear()
+        return count
+
+    listening = True
+    sys.addaudithook(note)  # nobody can take it away again
+    yield look
+    listening = False
+
+
+@pytest.mark.parametrize("size", ["full", "small", None])
+def test_a_run_reads_its_task_file_once_and_so_does_a_part_that_resumes_it(task, players, tmp_path, openings, size):
+    judge = Stopped(players["evaluator"].verdicts)
+    run = judge.run = Run(RunConfig(task=str(task), out=str(tmp_path / "out"), size=size), author=players["author"], evaluator=judge)
+    with pytest.raises(RunStopped):
+        asyncio.run(run_to_end(run, None))
+    assert openings() == 1
+    assert resume(tmp_path / "out", author=players["author"], evaluator=players["evaluator"]).winner and openings() == 1
+    sketch = load_task(task)
+    assert openings() == 1
+    assert optimize(task, size=size, sketch=sketch, out=str(tmp_path / "other"), **players).winner and openings() == 0
+
+
+class Stopped(ScriptedEvaluator):
+    """Asks the run to stop at its first verdict."""
+
+    run = None
+
+    async def evaluate(self, task, kernel, profile="quick"):
+        self.run.stop("enough")
+        return await super().evaluate(task, kernel, profile)
+
+
+def test_the_command_reads_the_task_file_once(task, openings, tmp_path, monkeypatch):
+    """From its words to the winner; the evaluator and the author are scripted."""
+    scripted = ScriptedEvaluator({WINNER: scripted_verdict(1.5)})
+    monkeypatch.setattr("tritonsmith.graph.runs.run.open_judges", lambda *given: scripted)
+    monkeypatch.setattr("tritonsmith.graph.runs.players.make_author", lambda *given, **more: ScriptedAuthor(seeds=(WINNER,)))
+    assert command(["optimize", str(task), "--seeds", "1", "--out", str(tmp_path / "out"), "--json"]) == 0
+    assert openings() == 1

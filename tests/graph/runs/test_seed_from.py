@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.cli.main import run as command
-from tritonsmith.evaluator.caller.questions.compiler_seed import CompilerSeed
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
+from tritonsmith.evaluator.protocol import CompilerSeed
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.graph.run import optimize
 from tritonsmith.graph.runs.fork import fork
