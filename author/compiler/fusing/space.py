@@ -84,7 +84,7 @@ class ProductSpace:
         if self.product.order is not None:
             return self.product.order.list_guards(variable(COLUMN, self.product.order.columns))
         found = (Guard(index, 0, size) for index, size in zip(self.place, self.product.shape, strict=True))
-        return tuple(one for one in found if one.texts)
+        return tuple(one for one in found if not one.settled)
 
     def find(self, shape: Shape) -> tuple[Coordinates, bool] | None:
         """The coordinates of a value of this shape; None where it has not one element for each of the result."""
@@ -140,7 +140,7 @@ class TileSpace:
     def guards(self) -> tuple[Guard, ...]:
         """Conditions under which there is such a number."""
         found = (Guard(index, 0, size) for index, size in zip(self.place[2:], self.shape[2:], strict=True))
-        return tuple(one for one in found if one.texts)
+        return tuple(one for one in found if not one.settled)
 
     def find(self, shape: Shape) -> tuple[Coordinates, bool] | None:
         """The coordinates of a value of this shape; None where it has not one element for each number."""

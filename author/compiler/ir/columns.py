@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, Shape, count, loaded, ravel, unravel
+from tritonsmith.author.compiler.ir.code import Group
+from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, Shape, count, has_division, loaded, ravel, unravel
 
 BLOCK = 128
 """Neighbouring columns that are reduced together, as many as a tile usually has."""
@@ -87,7 +88,7 @@ class ColumnOrder:
         pairs = list(zip(self.find(column)[1:], self.places, strict=True))
         if self.area == 1:
             pairs = [(unravel(column, (self.images, self.slots))[1], count(self.places))]
-        return tuple(one for one in (Guard(index, 0, size) for index, size in pairs) if one.texts)
+        return tuple(one for one in (Guard(index, 0, size) for index, size in pairs) if not one.settled)
 
     def ravel(self, at: Coordinates) -> Index:
         """The place among all of all images, in the order of memory, of one that is not beyond the edge."""
@@ -99,5 +100,4 @@ class ColumnOrder:
 
 def _trust(index: Index, size: int) -> Index:
     """An index that is less than a size wherever it is asked for."""
-    text = index.text
-    return loaded(text if "//" in text or "%" in text else f"({text})", size, index.names)
+    return loaded(index.code if has_division(index.code) else Group(index.code), size, index.names)

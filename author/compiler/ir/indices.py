@@ -10,6 +10,11 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
+from tritonsmith.author.compiler.ir.code import Binary, Compare, Expression, Group, Name, Unary, number
+from tritonsmith.author.compiler.ir.precedence import tidy
+from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.walk import iterate
+
 
 @dataclass(frozen=True)
 class Variable:
@@ -17,6 +22,11 @@ class Variable:
 
     name: str
     size: int
+
+    @cached_property
+    def code(self) -> Expression:
+        """Its record."""
+        return Name(self.name)
 
     @property
     def text(self) -> str:
@@ -50,10 +60,16 @@ class Digit:
         return self._hash  # indices are nested, and asked for in tables all the time
 
     @cached_property
+    def code(self) -> Expression:
+        """Its record; what it divides has parentheses where it is more than a name."""
+        inner = self.of.code
+        left = Group(inner) if isinstance(inner, Binary) else inner
+        return tidy(Binary(left, "%" if self.remainder else "//", number(self.by)))
+
+    @cached_property
     def text(self) -> str:
         """As the kernel writes it."""
-        inner = self.of.text
-        return f"{f'({inner})' if len(self.of.terms) > 1 or ' ' in inner else inner} {'%' if self.remainder else '//'} {self.by}"
+        return print_expression(self.code)
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
@@ -73,10 +89,15 @@ class Digit:
 class Loaded:
     """A number from 0 to `size` - 1 that a kernel has read from memory."""
 
-    text: str
+    code: Expression
     size: int
     names: frozenset[str]
     """Variables that it depends on."""
+
+    @cached_property
+    def text(self) -> str:
+        """As the kernel writes it."""
+        return print_expression(self.code)
 
     @property
     def bounds(self) -> tuple[int, int]:
@@ -102,20 +123,36 @@ class Index:
         return self._hash
 
     @cached_property
+    def code(self) -> Expression:
+        """Its record."""
+        return self._add_terms(None)
+
+    def add_to(self, base: Expression) -> Expression:
+        """The record of a base and this index behind it, as one sum from the left: `p + i * 4 + j`."""
+        return self._add_terms(base)
+
+    def _add_terms(self, total: Expression | None) -> Expression:
+        first = True
+        for atom, factor in self.terms:
+            minus, inner = factor < 0, atom.code
+            if minus and first:  # the sign binds closer than the product
+                minus, inner = False, tidy(Unary("-", Group(inner) if isinstance(inner, Binary) else inner))
+            elif abs(factor) != 1 and has_division(inner):
+                inner = Group(inner)
+            inner = tidy(Binary(inner, "*", number(abs(factor)))) if abs(factor) != 1 else inner
+            total, first = inner if total is None else tidy(Binary(total, "-" if minus else "+", inner)), False
+        if first and (self.constant or total is None):
+            last = number(self.constant)
+            return last if total is None else Binary(total, "+", last)
+        if self.constant and total is not None:
+            return Binary(total, "-" if self.constant < 0 else "+", number(abs(self.constant)))
+        assert total is not None
+        return total
+
+    @cached_property
     def text(self) -> str:
         """As the kernel writes it."""
-        text = ""
-        for atom, factor in self.terms:
-            inner = atom.text
-            if abs(factor) != 1:
-                inner = f"{f'({inner})' if '//' in inner or '%' in inner else inner} * {abs(factor)}"
-            if not text and factor == -1 and ("//" in inner or "%" in inner):
-                inner = f"({inner})"  # the sign binds closer
-            text += f"{'-' if factor < 0 else ''}{inner}" if not text else f" {'-' if factor < 0 else '+'} {inner}"
-        if self.constant or not text:
-            sign = "-" if self.constant < 0 else "+"
-            text = f"{text} {sign} {abs(self.constant)}" if text else str(self.constant)
-        return text
+        return print_expression(self.code)
 
     @cached_property
     def bounds(self) -> tuple[int, int]:
@@ -153,9 +190,14 @@ def variable(name: str, size: int) -> Index:
     return Index(((Variable(name, size), 1),)) if size > 1 else ZERO
 
 
-def loaded(name: str, size: int, names: frozenset[str] = frozenset()) -> Index:
+def loaded(given: Expression, size: int, names: frozenset[str] = frozenset()) -> Index:
     """A number that a kernel has read from memory, as an index."""
-    return Index(((Loaded(name, size, names), 1),))
+    return Index(((Loaded(given, size, names), 1),))
+
+
+def has_division(node: Expression) -> bool:
+    """Whether a quotient or a remainder stands in an expression."""
+    return any(isinstance(part, Binary) and part.operator in ("//", "%") for part in iterate(node))
 
 
 def _sum(terms: Iterable[tuple[Atom, int]], constant: int) -> Index:
@@ -250,11 +292,19 @@ class Guard:
     high: int
 
     @property
-    def texts(self) -> tuple[str, ...]:
-        """Comparisons that the bounds of the index do not already settle."""
+    def settled(self) -> bool:
+        """Whether the bounds of the index say already that it holds."""
         least, greatest = self.index.bounds
-        low = (f"({self.index.text} >= {self.low})",) if least < self.low else ()
-        return (*low, *((f"({self.index.text} < {self.high})",) if greatest >= self.high else ()))
+        return self.low <= least and greatest < self.high
+
+    def list_tests(self, operand: Expression | None = None) -> tuple[Expression, ...]:
+        """Comparisons in parentheses that the bounds of the index do not already settle.
+
+        operand: what is compared, where the kernel has a name for the index.
+        """
+        (least, greatest), shown = self.index.bounds, operand or self.index.code
+        low = (Group(Compare((">=",), (shown, number(self.low)))),) if least < self.low else ()
+        return (*low, *((Group(Compare(("<",), (shown, number(self.high)))),) if greatest >= self.high else ()))
 
     @property
     def names(self) -> frozenset[str]:
@@ -266,10 +316,10 @@ def join_guards(given: tuple[Guard, ...], more: Iterable[Guard]) -> tuple[Guard,
     """Conditions that hold together, with one range for all that ask for the same sum but for its constant; None where none can hold."""
     found = list(given)
     for guard in more:
-        for number, one in enumerate(found):
+        for place, one in enumerate(found):
             if one.index.terms == guard.index.terms:
                 apart = guard.index.constant - one.index.constant
-                found[number] = Guard(one.index, max(one.low, guard.low - apart), min(one.high, guard.high - apart))
+                found[place] = Guard(one.index, max(one.low, guard.low - apart), min(one.high, guard.high - apart))
                 break
         else:
             found.append(guard)

@@ -20,15 +20,18 @@ from tritonsmith.author.compiler.ir.code import (
     Group,
     Lambda,
     Logical,
+    Name,
     Node,
     Number,
     Return,
     Slice,
     Star,
+    String,
     Subscript,
     Tuple,
     Unary,
     While,
+    Word,
     list_fields,
 )  # fmt: skip
 
@@ -119,4 +122,10 @@ def tidy(node: T) -> T:
 
 def needs(parent: Node, place: str, child: Expression) -> bool:
     """Whether an operand has parentheses in a field of a record."""
+    if type(child) in _CLOSED:  # most operands; asked for each time that a record is made or printed
+        return type(child) is Number and type(parent) is Attribute
     return rank(child) < least(parent, place, child)
+
+
+_CLOSED = frozenset((Attribute, Call, Group, Name, Number, String, Subscript, Word))
+"""Expressions that nothing around them can take apart."""

@@ -57,6 +57,11 @@ def statement(template: str, /, **values: Value) -> Statement:
     return single
 
 
+def list_holes(template: str) -> frozenset[str]:
+    """The names of the holes of a template of statements."""
+    return _read_statements(template)[1]
+
+
 _Template = tuple[Node, frozenset[str]]
 _holding: dict[int, Node] = {}
 """Records of templates with holes within, by their id; templates are kept for ever, so that no other record gets it."""

@@ -4,15 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import cache
 
+from tritonsmith.author.compiler.ir.code import Attribute, Expression, Hole, Name
 from tritonsmith.author.compiler.ir.columns import ColumnOrder
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape, count, loaded
+from tritonsmith.author.compiler.ir.template import expression
+from tritonsmith.author.compiler.ir.walk import iterate
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 TRITON_TYPES = {
     "float32": "tl.float32", "float16": "tl.float16", "bfloat16": "tl.bfloat16", "float64": "tl.float64", "int64": "tl.int64",
     "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8", "bool": "tl.int1",
 }  # fmt: skip
+TYPE_NAMES: dict[str, Expression] = {dtype: expression(text) for dtype, text in TRITON_TYPES.items()}
+"""The records of Triton's types."""
 BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
 
 
@@ -144,6 +150,26 @@ class Formula(Tensor):
         """The values that it is made of."""
         return self.inputs
 
+    @property
+    def receivers(self) -> frozenset[int]:
+        """Operands, by their number, of which it calls a method."""
+        return _read_formula(self.template, len(self.inputs))[2]
+
+    def fill(self, operands: Sequence[Expression]) -> Expression:
+        """The expression of operands, one for each input: the border to templates that are text."""
+        template, used, _ = _read_formula(self.template, len(self.inputs))
+        return expression(template, **{f"x{number}": operands[number] for number in used})
+
+
+@cache
+def _read_formula(template: str, count: int) -> tuple[str, tuple[int, ...], frozenset[int]]:
+    """A formula's template with named holes, the operands that it has, and those of which it calls a method."""
+    named = template.format(*(f"{{x{number}}}" for number in range(count)))
+    used = tuple(number for number in range(count) if f"{{x{number}}}" in named)
+    tree = expression(named, **{f"x{number}": Hole(f"x{number}") for number in used})
+    called = {part.value.name for part in iterate(tree) if isinstance(part, Attribute) and isinstance(part.value, Hole)}
+    return named, used, frozenset(number for number in used if f"x{number}" in called)
+
 
 @dataclass(eq=False, kw_only=True)
 class Position(Tensor):
@@ -176,7 +202,7 @@ class TensorView(Tensor):
 
     def guards(self, at: Coordinates) -> tuple[Guard, ...]:
         """Conditions under which the source has the element; those that always hold are left out."""
-        return tuple(one for one in self.guard(at) if one.texts) if self.guard else ()
+        return tuple(one for one in self.guard(at) if not one.settled) if self.guard else ()
 
 
 @dataclass(eq=False, kw_only=True)
@@ -338,7 +364,7 @@ def list_reads(value: Tensor, at: Coordinates) -> list[Read]:
         return [Read(part, moved, guards) for part, moved, guards in list_parts(value, at)]
     if isinstance(value, Lookup):
         places = [Read(place, where) for place, where in zip(value.places, value.where(at), strict=True)]
-        unknown = [loaded(f"{value.name}_{number}", size) for number, size in enumerate(value.limits)]
+        unknown = [loaded(Name(f"{value.name}_{number}"), size) for number, size in enumerate(value.limits)]
         return [*places, Read(value.table, value.move(at, unknown))]
     return []
 

@@ -3,11 +3,15 @@
 from __future__ import annotations
 
 from tritonsmith.author.compiler.fusing.regions import RecurrentRegion
+from tritonsmith.author.compiler.ir.code import Expression, Name, Statement, number
 from tritonsmith.author.compiler.ir.recurrence import Recurrence
+from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import Tensor
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
+from tritonsmith.author.compiler.kernels.pieces import assign, load, widen
 
 _BIG = 2**31
+_SOME = Name("some")
 _UNITS, _DEPTH, _LEAST = 64, 128, 16
 """Hidden units of a tile, places of a state that are read at once, and the least of both."""
 _TILE_OF_WARP = 512
@@ -29,76 +33,102 @@ def write_steps(region: RecurrentRegion, name: str) -> list[Kernel]:
     return [
         Kernel(
             name=name, does=f"{one.steps} steps of {one.hidden} units: {one.kind}{' backwards' if one.reverse else ''}.",
-            arguments=arguments, sizes=[], constants=[("UNITS", units), ("DEPTH", depth)], lines=_write_lines(one),
-            grid=f"({one.batch},)", stores=stores, warps=max(1, min(16, units * depth // _TILE_OF_WARP)),
+            arguments=arguments, sizes=[], constants=[("UNITS", units), ("DEPTH", depth)], body=_write_sequence(one),
+            grid=expression("({batch},)", batch=one.batch), stores=stores, warps=max(1, min(16, units * depth // _TILE_OF_WARP)),
         )
     ]  # fmt: skip
 
 
-def _write_lines(one: Recurrence) -> list[str]:
-    """The kernel's lines."""
-    hidden, number = one.hidden, len(one.gates)
-    apart = (one.steps, 1) if one.batch_first else (1, one.batch)  # of sequences and of steps
-    wide = ".to(tl.int64)" if one.size * number >= _BIG else ""
-    time = f"{one.steps - 1} - step" if one.reverse else "step"
-    begin = [f"previous = {f'state_ptr + row * {hidden}' if one.state is not None else 'sequence_ptr'}"]
+def _write_sequence(one: Recurrence) -> tuple[Statement, ...]:
+    """The kernel's statements."""
+    hidden = one.hidden
+    between_rows, between_steps = (one.steps, 1) if one.batch_first else (1, one.batch)
+    held: tuple[Statement, ...] = ()
     if one.kind == "LSTM":
-        begin.append(f"held = {f'start_ptr + row * {hidden}' if one.cell is not None else f'cell_ptr + row * {hidden}'}")
-    inner = [
-        f"place = ({time}) * {apart[1]} + row * {apart[0]}",
-        f"here = sequence_ptr + place * {hidden}",
-        f"for tile in range(0, {hidden}, UNITS):",
-        *(f"    {line}" for line in _write_tile(one)),
-        "tl.debug_barrier()  # all of the step is stored before any warp reads it back",
-        "previous = here",
-        *([f"held = cell_ptr + row * {hidden}"] if one.kind == "LSTM" else []),
-    ]
-    head = [f"row = tl.program_id(0){wide}", *begin, f"for step in range({one.steps}):"]
-    return [*head, *(f"    {line}" for line in inner)]
+        held = statements("held = {cells} + row * {hidden}", cells="cell_ptr" if one.cell is None else "start_ptr", hidden=hidden)
+    return statements(
+        """
+        row = {row}
+        previous = {previous}
+        {held}
+        for step in range({steps}):
+            place = ({time}) * {between_steps} + row * {between_rows}
+            here = sequence_ptr + place * {hidden}
+            for tile in range(0, {hidden}, UNITS):
+                {tile}
+            tl.debug_barrier()  # all of the step is stored before any warp reads it back
+            previous = here
+            {cells}
+        """,
+        row=widen(expression("tl.program_id(0)"), one.size * len(one.gates) >= _BIG),
+        previous=expression("sequence_ptr") if one.state is None else expression("state_ptr + row * {hidden}", hidden=hidden),
+        held=held, steps=one.steps, hidden=hidden, between_rows=between_rows, between_steps=between_steps,
+        time=expression("{last} - step", last=one.steps - 1) if one.reverse else Name("step"), tile=_write_tile(one),
+        cells=statements("held = cell_ptr + row * {hidden}", hidden=hidden) if held else (),
+    )  # fmt: skip
 
 
-def _write_tile(one: Recurrence) -> list[str]:
+def _read(one: Recurrence, address: Expression, mask: Expression) -> Expression:
+    """Numbers from memory in fp32, 0 where the mask does not hold."""
+    read = load(address, mask, number(0.0))
+    return read if one.dtype == "float32" else expression("{x}.to(tl.float32)", x=read)
+
+
+def _since(first: Tensor | None, mask: Expression) -> Expression:
+    """A mask that hides what the first step would read, where nothing is given for it."""
+    return mask if first is not None else expression("{mask} & (step > 0)", mask=mask)
+
+
+def _write_tile(one: Recurrence) -> list[Statement]:
     """Some hidden units of a step."""
-    hidden, cast = one.hidden, "" if one.dtype == "float32" else ".to(tl.float32)"
-    known = "" if one.state is not None else " & (step > 0)"
-    lines = ["u = tile + tl.arange(0, UNITS)", f"some = u < {hidden}"]
-    for number, gate in enumerate(one.gates):
-        bias = f"tl.load(bias_ptr + {number * hidden} + u, mask=some, other=0.0){cast}"
-        lines.append(f"{gate} = {bias if one.bias is not None else 'tl.zeros((UNITS,), tl.float32)'}")
-    lines += [
-        f"for first in range(0, {hidden}, DEPTH):",
-        "    k = first + tl.arange(0, DEPTH)",
-        f"    value = tl.load(previous + k, mask=(k < {hidden}){known}, other=0.0){cast}[None, :]",
-        f"    at = weight_ptr + u[:, None] * {hidden} + k[None, :]",
-        f"    inside = some[:, None] & (k[None, :] < {hidden})",
-        *(f"    {gate} += tl.sum(value * tl.load(at + {number * hidden**2}, mask=inside, other=0.0){cast}, 1)"
-          for number, gate in enumerate(one.gates)),
-        f"given = fresh_ptr + place * {hidden * len(one.gates)} + u",
-    ]  # fmt: skip
-    fresh = [f"tl.load(given + {number * hidden}, mask=some, other=0.0){cast}" for number in range(len(one.gates))]
-    lines += _write_gates(one, fresh, cast)
-    return [*lines, "tl.store(here + u, result, mask=some)"]
+    hidden = one.hidden
+    lines = [*statements("u = tile + tl.arange(0, UNITS)\nsome = u < {hidden}", hidden=hidden)]
+    for place, gate in enumerate(one.gates):
+        bias = _read(one, expression("bias_ptr + {first} + u", first=place * hidden), _SOME)
+        lines.append(assign(gate, bias if one.bias is not None else expression("tl.zeros((UNITS,), tl.float32)")))
+    value = _read(one, expression("previous + k"), _since(one.state, expression("(k < {hidden})", hidden=hidden)))
+    sums: list[Statement] = []
+    for place, gate in enumerate(one.gates):
+        weights = _read(one, expression("at + {first}", first=place * hidden**2), Name("inside"))
+        sums += statements("{gate} += tl.sum(value * {weights}, 1)", gate=gate, weights=weights)
+    lines += statements(
+        """
+        for first in range(0, {hidden}, DEPTH):
+            k = first + tl.arange(0, DEPTH)
+            value = {value}[None, :]
+            at = weight_ptr + u[:, None] * {hidden} + k[None, :]
+            inside = some[:, None] & (k[None, :] < {hidden})
+            {sums}
+        given = fresh_ptr + place * {width} + u
+        """,
+        hidden=hidden, value=value, sums=sums, width=hidden * len(one.gates),
+    )  # fmt: skip
+    fresh = [_read(one, expression("given + {first}", first=place * hidden), _SOME) for place in range(len(one.gates))]
+    return [*lines, *_write_gates(one, fresh), *statements("tl.store(here + u, result, mask=some)")]
 
 
-def _write_gates(one: Recurrence, fresh: list[str], cast: str) -> list[str]:
+def _write_gates(one: Recurrence, fresh: list[Expression]) -> tuple[Statement, ...]:
     """What becomes of the gates' sums: the new state, and the new cell of an LSTM."""
-    known = "" if one.state is not None else " & (step > 0)"
     if one.kind == "GRU":
-        return [
-            f"reset = sigmoid(reset + {fresh[0]})",
-            f"update = sigmoid(update + {fresh[1]})",
-            f"new = tanh({fresh[2]} + reset * new)",
-            f"own = tl.load(previous + u, mask=some{known}, other=0.0){cast}",
-            "result = new + update * (own - new)",
-        ]
-    added = [f"{gate} += {value}" for gate, value in zip(one.gates, fresh, strict=True)]
+        return statements(
+            """
+            reset = sigmoid(reset + {reset})
+            update = sigmoid(update + {update})
+            new = tanh({new} + reset * new)
+            own = {own}
+            result = new + update * (own - new)
+            """,
+            **dict(zip(one.gates, fresh, strict=True)), own=_read(one, expression("previous + u"), _since(one.state, _SOME)),
+        )  # fmt: skip
+    added = tuple(statement("{gate} += {value}", gate=gate, value=value) for gate, value in zip(one.gates, fresh, strict=True))
     if one.kind == "RNN":
-        return [*added, "result = tl.maximum(new, 0.0)" if one.activation == "relu" else "result = tanh(new)"]
-    kept = "" if one.cell is not None else " & (step > 0)"
-    return [
-        *added,
-        f"kept = tl.load(held + u, mask=some{kept}, other=0.0){cast}",
-        "kept = sigmoid(forget) * kept + sigmoid(enter) * tanh(new)",
-        f"tl.store(cell_ptr + row * {one.hidden} + u, kept, mask=some)",
-        "result = sigmoid(out) * tanh(kept)",
-    ]
+        return *added, statement("result = tl.maximum(new, 0.0)" if one.activation == "relu" else "result = tanh(new)")
+    return *added, *statements(
+        """
+        kept = {kept}
+        kept = sigmoid(forget) * kept + sigmoid(enter) * tanh(new)
+        tl.store(cell_ptr + row * {hidden} + u, kept, mask=some)
+        result = sigmoid(out) * tanh(kept)
+        """,
+        kept=_read(one, expression("held + u"), _since(one.cell, _SOME)), hidden=one.hidden,
+    )  # fmt: skip

@@ -2,64 +2,122 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass, replace
+from functools import cache, lru_cache
 
-from tritonsmith.author.compiler.ir.values import FLOATS, TRITON_TYPES, Anchor, Scan, widen
+from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Keyword, Name, Statement, number
+from tritonsmith.author.compiler.ir.precedence import tidy
+from tritonsmith.author.compiler.ir.template import Value, expression, list_holes, statement
+from tritonsmith.author.compiler.ir.values import FLOATS, TYPE_NAMES, Anchor, Scan, widen
+from tritonsmith.author.compiler.kernels.pieces import assign, choose, options
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling
 
-LEAST = "-3.4028234663852886e38"
+LEAST = expression("-3.4028234663852886e38")
 """The least fp32 number: the maximum of nothing, from which even -inf has a distance."""
 _EXTREMES = {"int64": 2**63 - 1, "int32": 2**31 - 1, "int16": 2**15 - 1, "int8": 127, "uint8": 255}
+_LAST = number(2**31 - 1)
+"""A place behind all others."""
+_ZERO, _ONE = number(0.0), number(1.0)
 
 
 @dataclass(frozen=True)
-class ReductionKind:
-    """One kind of reduction.
+class Line:
+    """A line of a reduction: a template, and what stands in one of its holes.
 
-    In its lines `{n}` is the name, `{v}` the value, `{k}` the place, `{h}` the helper's value, `{a}` the axis and what is kept of it.
-    `[value|other]` is the value where it counts; `{also}` and `{one}` ask the same in other words.
+    Its holes: `{n}` is the name of the first result, `{n_place}` that with a suffix, and so on; `{v}` the value, `{k}` its place,
+    `{h}` the helper's value, `{*a}` the axis and what is kept of it, `{length}` that of the row, `{one}` 1 where the value counts.
     """
 
-    parts: tuple[str, ...]
-    """Suffixes of what is accumulated; the results come first."""
-    start: tuple[str, ...]
-    """What each begins with."""
-    step: tuple[str, ...]
-    """Lines that take in another value."""
-    finish: tuple[str, ...]
-    """Lines that make one number of what each thread has."""
-    whole: tuple[str, ...]
-    """Lines that make it at once of a whole row; `HELPER` stands where the helper's value is first known."""
+    template: str
+    counted: str = ""
+    """A template of what stands in `{counted}`, where the value counts."""
+    neutral: Expression = _ZERO
+    """What stands there elsewhere."""
+    test: str = ""
+    """A template of a condition in `{test}`, which does not hold where the value does not count."""
 
 
-HELPER = "HELPER"
+HELPER = Line("pass")
+"""Stands where the helper's value is first known."""
 TURN = "_turn"
 """Suffix of a number that all threads have in common."""
 
 
-_COUNTED = re.compile(r"\[([^|\[\]]*)\|([^|\[\]]*)\]")
-"""A value and what stands for it where it does not count."""
+@dataclass(frozen=True)
+class ReductionKind:
+    """One kind of reduction."""
+
+    parts: tuple[str, ...]
+    """Suffixes of what is accumulated; the results come first."""
+    start: tuple[Expression, ...]
+    """What each begins with."""
+    step: tuple[Line, ...]
+    """Lines that take in another value."""
+    finish: tuple[Line, ...]
+    """Lines that make one number of what each thread has."""
+    whole: tuple[Line, ...]
+    """Lines that make it at once of a whole row; `HELPER` stands where the helper's value is first known."""
 
 
-def fill_line(line: str, title: str, text: str, place: str, helper: str, axis: str, valid: str, length: str) -> str:
-    """A line of a kind of reduction.
+@dataclass(frozen=True)
+class Terms:
+    """What the lines of a reduction are filled with.
 
     Args:
-        line: as `ReductionKind` has it.
         title: the result's name.
-        text: the value that is taken in.
+        length: of the row.
+        value: what is taken in.
         place: its place along the row.
         helper: the helper's value.
-        axis: of the reduction, and what is kept of it.
-        valid: the condition under which the value counts; empty where it always does.
-        length: of the row.
+        axis: of the reduction.
+        keep: whether the axis stays, with one place.
+        valid: the condition under which the value counts; None where it always does.
     """
-    filled = line.format(
-        n=title, v=text, k=place, h=helper, a=axis, also=f"{valid} & " if valid else "", length=length,
-        one=f"{valid}.to(tl.float32)" if valid else "1.0",
-    )  # fmt: skip
-    return _COUNTED.sub(lambda found: f"tl.where({valid}, {found[1]}, {found[2]})" if valid else found[1], filled)
+
+    title: str
+    length: Expression
+    value: Expression = _ZERO
+    place: Expression = _ZERO
+    helper: Expression = _ZERO
+    axis: int = 0
+    keep: bool = False
+    valid: Expression | None = None
+
+    def find(self, hole: str) -> Value:
+        """What fills a hole of a line."""
+        match hole:
+            case "v":
+                return self.value
+            case "k":
+                return self.place
+            case "h":
+                return self.helper
+            case "a":
+                return [number(self.axis), *(options(keep_dims=True) if self.keep else ())]
+            case "length":
+                return self.length
+            case "one":
+                return _ONE if self.valid is None else expression("{c}.to(tl.float32)", c=self.valid)
+        assert hole.split("_")[0] == "n", f"no line has {hole}"
+        return Name(f"{self.title}{hole[1:]}")
+
+
+def fill_line(line: Line, terms: Terms) -> Statement:
+    """A line of a kind of reduction, as a statement."""
+
+    def fill(template: str) -> Expression:
+        return expression(template, **{hole: terms.find(hole) for hole in _list_holes(template)})
+
+    values: dict[str, Value] = {hole: terms.find(hole) for hole in _list_holes(line.template) - {"counted", "test"}}
+    if line.counted:
+        values["counted"] = choose(terms.valid, fill(line.counted), line.neutral)
+    if line.test:
+        test = fill(line.test)
+        values["test"] = test if terms.valid is None else tidy(Binary(terms.valid, "&", test))
+    return statement(line.template, **values)
+
+
+_list_holes = lru_cache(maxsize=None)(list_holes)
 
 
 def find_type(dtype: str) -> str:
@@ -68,90 +126,133 @@ def find_type(dtype: str) -> str:
     return "int32" if wide == "bool" else wide
 
 
+@cache
 def find_kind(kind: str, dtype: str) -> ReductionKind:
     """The kind of a name, for values of a type."""
     wide = find_type(dtype)
     least, most = _find_ends(wide)
-    if kind in ("sum", "prod"):
-        sign, plain = ("+", "0") if kind == "sum" else ("*", "1")
-        zero = f"{plain}.0" if wide in FLOATS else plain
-        take = "tl.sum({0}, {{a}})" if kind == "sum" else "tl.reduce({0}, {{a}}, combine_fn=multiply)"
-        return ReductionKind(
-            ("",), (zero,), (f"{{n}} {sign}= [{{v}}|{zero}]",), (f"{{n}} = {take.format('{n}')}",),
-            (f"{{n}} = {take.format(f'[{{v}}|{zero}]')}",),
-        )  # fmt: skip
-    if kind in ("max", "min", "any", "all"):
-        name = {"any": "max", "all": "min"}.get(kind, kind)
-        edge = least if name == "max" else most
-        return ReductionKind(
-            ("",), (edge,), (f"{{n}} = tl.{name}imum({{n}}, [{{v}}|{edge}])",), (f"{{n}} = tl.{name}({{n}}, {{a}})",),
-            (f"{{n}} = tl.{name}([{{v}}|{edge}], {{a}})",),
-        )  # fmt: skip
+    if kind == "sum":
+        return _accumulate("{n} += {counted}", "tl.sum({x}, {{*a}})", number(0.0 if wide in FLOATS else 0))
+    if kind == "prod":
+        return _accumulate("{n} *= {counted}", "tl.reduce({x}, {{*a}}, combine_fn=multiply)", number(1.0 if wide in FLOATS else 1))
+    if kind in ("max", "any"):
+        return _accumulate("{n} = tl.maximum({n}, {counted})", "tl.max({x}, {{*a}})", least)
+    if kind in ("min", "all"):
+        return _accumulate("{n} = tl.minimum({n}, {counted})", "tl.min({x}, {{*a}})", most)
     if kind in ("argmax", "argmin"):
         return _find_place(kind[3:], least if kind == "argmax" else most)
-    return _find_moments() if kind == "moments" else _find_exponentials()
+    return _find_moments("1.0 / {n_turn}") if kind == "moments" else _find_exponentials()
 
 
-def _find_ends(wide: str) -> tuple[str, str]:
+def _accumulate(step: str, take: str, neutral: Expression) -> ReductionKind:
+    """A kind with one number."""
+    finish, whole = (f"{{n}} = {take.format(x=x)}" for x in ("{n}", "{counted}"))
+    return ReductionKind(("",), (neutral,), (Line(step, "{v}", neutral),), (Line(finish),), (Line(whole, "{v}", neutral),))
+
+
+@cache
+def _find_ends(wide: str) -> tuple[Expression, Expression]:
     if wide in FLOATS:
-        return 'float("-inf")', 'float("inf")'
-    return str(-_EXTREMES[wide] - 1 if wide != "uint8" else 0), str(_EXTREMES[wide])
+        return expression('float("-inf")'), expression('float("inf")')
+    return number(-_EXTREMES[wide] - 1 if wide != "uint8" else 0), number(_EXTREMES[wide])
 
 
-def _find_place(name: str, edge: str) -> ReductionKind:
+def _find_place(name: str, edge: Expression) -> ReductionKind:
     """The extreme and where it is first found."""
     sign = ">" if name == "max" else "<"
-    last = 2**31 - 1
     return ReductionKind(
-        ("", "_place"), (edge, "0"),
-        (f"better = {{also}}({{v}} {sign} {{n}})", "{n}_place = tl.where(better, {k}, {n}_place)", "{n} = tl.where(better, {v}, {n})"),
-        (f"{{n}}_best = tl.{name}({{n}}, {{a}})", f"{{n}}_place = tl.min(tl.where({{n}} == {{n}}_best, {{n}}_place, {last}), {{a}})",
-         "{n} = {n}_best"),
-        (f"{{n}} = tl.{name}([{{v}}|{edge}], {{a}})",
-         f"{{n}}_place = tl.min(tl.where({{also}}({{v}} == {{n}}), {{k}}, {last}), {{a}})"),
+        ("", "_place"), (edge, number(0)),
+        (Line("better = {test}", test=f"({{v}} {sign} {{n}})"), Line("{n_place} = tl.where(better, {k}, {n_place})"),
+         Line("{n} = tl.where(better, {v}, {n})")),
+        (Line(f"{{n_best}} = tl.{name}({{n}}, {{*a}})"),
+         Line("{n_place} = tl.min(tl.where({n} == {n_best}, {n_place}, 2147483647), {*a})"), Line("{n} = {n_best}")),
+        (Line(f"{{n}} = tl.{name}({{counted}}, {{*a}})", "{v}", edge),
+         Line("{n_place} = tl.min(tl.where({test}, {k}, 2147483647), {*a})", test="({v} == {n})")),
     )  # fmt: skip
 
 
-def _find_moments() -> ReductionKind:
+def _find_moments(share: str) -> ReductionKind:
     """Mean and sum of squared distances from it: each thread updates its own, and all are put together at the end.
 
     What a thread has at the same time of other rows or places has the same count, so one division serves them all.
     """
     return ReductionKind(
-        ("", "_squares", "_count", TURN), ("0.0", "0.0", "0.0", "0.0"),
-        ("{n}_count += {one}", f"{{n}}{TURN} += 1.0", "distance = {v} - {n}", f"{{n}} += [distance * (1.0 / {{n}}{TURN})|0.0]",
-         "{n}_squares += [distance * ({v} - {n})|0.0]"),
-        ("{n}_all = tl.sum({n} * {n}_count, {a}) / {length}",
-         "{n}_squares = tl.sum({n}_squares + {n}_count * ({n} - {n}_all) * ({n} - {n}_all), {a})", "{n} = {n}_all"),
-        ("{n} = tl.sum([{v}|0.0], {a}) / {length}", HELPER, "{n}_squares = tl.sum([{h} * {h}|0.0], {a})"),
+        ("", "_squares", "_count", TURN), (_ZERO,) * 4,
+        (Line("{n_count} += {one}"), Line("{n_turn} += 1.0"), Line("distance = {v} - {n}"),
+         Line("{n} += {counted}", f"distance * ({share})"), Line("{n_squares} += {counted}", "distance * ({v} - {n})")),
+        (Line("{n_all} = tl.sum({n} * {n_count}, {*a}) / {length}"),
+         Line("{n_squares} = tl.sum({n_squares} + {n_count} * ({n} - {n_all}) * ({n} - {n_all}), {*a})"), Line("{n} = {n_all}")),
+        (Line("{n} = tl.sum({counted}, {*a}) / {length}", "{v}"), HELPER,
+         Line("{n_squares} = tl.sum({counted}, {*a})", "{h} * {h}")),
     )  # fmt: skip
 
 
 def count_alone(kind: ReductionKind) -> ReductionKind:
     """The kind where threads have other counts, since a loop begins with the block that is not full."""
-    places = [place for place, part in enumerate(kind.parts) if part != TURN]
-    alone = "(1.0 / tl.maximum({n}_count, 1.0))"
-    return replace(
-        kind, parts=tuple(kind.parts[place] for place in places), start=tuple(kind.start[place] for place in places),
-        step=tuple(one.replace(f"(1.0 / {{n}}{TURN})", alone) for one in kind.step if f"{TURN} +=" not in one),
-    )  # fmt: skip
+    if TURN not in kind.parts:
+        return kind
+    alone = _find_moments("1.0 / tl.maximum({n_count}, 1.0)")
+    return replace(alone, parts=kind.parts[:-1], start=kind.start[:-1], step=(alone.step[0], *alone.step[2:]))
 
 
 def _find_exponentials() -> ReductionKind:
     """Maximum and sum of exponentials below it, in one pass."""
-    least = LEAST
     return ReductionKind(
-        ("", "_total"), (least, "0.0"),
-        (f"higher = tl.maximum({{n}}, [{{v}}|{least}])",
-         "{n}_total = {n}_total * tl.exp({n} - higher) + [tl.exp({v} - higher)|0.0]", "{n} = higher"),
-        ("{n}_most = tl.max({n}, {a})", "{n}_total = tl.sum({n}_total * tl.exp({n} - {n}_most), {a})", "{n} = {n}_most"),
-        (f"{{n}} = tl.max([{{v}}|{least}], {{a}})", HELPER, "{n}_total = tl.sum([{h}|0.0], {a})"),
+        ("", "_total"), (LEAST, _ZERO),
+        (Line("higher = tl.maximum({n}, {counted})", "{v}", LEAST),
+         Line("{n_total} = {n_total} * tl.exp({n} - higher) + {counted}", "tl.exp({v} - higher)"), Line("{n} = higher")),
+        (Line("{n_most} = tl.max({n}, {*a})"), Line("{n_total} = tl.sum({n_total} * tl.exp({n} - {n_most}), {*a})"),
+         Line("{n} = {n_most}")),
+        (Line("{n} = tl.max({counted}, {*a})", "{v}", LEAST), HELPER, Line("{n_total} = tl.sum({counted}, {*a})", "{h}")),
     )  # fmt: skip
+
+
+def list_joins(kind: str) -> tuple[Line, ...]:
+    """The lines that put the parts of a row together; moments as Chan, Golub and LeVeque join them (1979)."""
+    return _JOINS[kind]
+
+
+_JOINS = {
+    "moments": (
+        Line("{n} = tl.sum({n_parts} * count, 0) / {length}"),
+        Line("{n_squares} = tl.sum({n_squares_parts} + count * ({n_parts} - {n}) * ({n_parts} - {n}), 0)"),
+    ),
+    "exponentials": (
+        Line("{n} = tl.max({n_parts}, 0)"), Line("{n_total} = tl.sum({n_total_parts} * tl.exp({n_parts} - {n}), 0)"),
+    ),
+    "argmax": (
+        Line("{n} = tl.max({n_parts}, 0)"), Line("{n_place} = tl.min(tl.where({n_parts} == {n}, {n_place_parts}, 2147483647), 0)"),
+    ),
+    "argmin": (
+        Line("{n} = tl.min({n_parts}, 0)"), Line("{n_place} = tl.min(tl.where({n_parts} == {n}, {n_place_parts}, 2147483647), 0)"),
+    ),
+    "sum": (Line("{n} = tl.sum({n_parts}, 0)"),),
+    "prod": (Line("{n} = tl.reduce({n_parts}, 0, combine_fn=multiply)"),),
+    **dict.fromkeys(("max", "any"), (Line("{n} = tl.max({n_parts}, 0)"),)),
+    **dict.fromkeys(("min", "all"), (Line("{n} = tl.min({n_parts}, 0)"),)),
+}  # fmt: skip
+
+
+def list_suffixes(anchor: Anchor) -> tuple[str, ...]:
+    """Suffixes of what a part of a row leaves of a reduction."""
+    return find_kind(anchor.kind, anchor.source.dtype).parts[:2]
+
+
+def find_part_type(anchor: Anchor, suffix: str) -> str:
+    """The type of what a part leaves."""
+    return "int32" if suffix == "_place" else find_type(anchor.source.dtype)
+
+
+def pick_other(anchor: Anchor, suffix: str) -> Expression:
+    """What a part that does not exist counts as."""
+    if suffix == "_place":
+        return _LAST
+    return find_kind(anchor.kind, anchor.source.dtype).start[0 if not suffix else 1]
 
 
 @dataclass(frozen=True)
 class ScanKind:
-    """One kind of scan; in its texts `{0}` and `{1}` are what is put together, `{a}` the axis and what goes with it."""
+    """One kind of scan, as templates: `{x}` is a block, `{before}` what comes before it, `{axis}` that of the scan."""
 
     join: str
     run: str
@@ -159,43 +260,64 @@ class ScanKind:
 
 
 _SCANS = {
-    "sum": ScanKind("{0} + {1}", "tl.cumsum({0}, {a})", "tl.sum({0}, {a})"),
-    "prod": ScanKind("{0} * {1}", "tl.cumprod({0}, {a})", "tl.reduce({0}, {a}, combine_fn=multiply)"),
-    "max": ScanKind("tl.maximum({0}, {1})", "tl.associative_scan({0}, {a}, larger)", "tl.max({0}, {a})"),
-    "min": ScanKind("tl.minimum({0}, {1})", "tl.associative_scan({0}, {a}, smaller)", "tl.min({0}, {a})"),
-    "sort": ScanKind("", "tl.sort({0}, {a})", ""),
-    "logs": ScanKind("add_logs({0}, {1})", "tl.associative_scan({0}, {a}, add_logs)", "tl.reduce({0}, {a}, combine_fn=add_logs)"),
+    "sum": ScanKind("{before} + {x}", "tl.cumsum({x}, {axis})", "tl.sum({x}, {axis})"),
+    "prod": ScanKind("{before} * {x}", "tl.cumprod({x}, {axis})", "tl.reduce({x}, {axis}, combine_fn=multiply)"),
+    "max": ScanKind("tl.maximum({before}, {x})", "tl.associative_scan({x}, {axis}, larger)", "tl.max({x}, {axis})"),
+    "min": ScanKind("tl.minimum({before}, {x})", "tl.associative_scan({x}, {axis}, smaller)", "tl.min({x}, {axis})"),
+    "sort": ScanKind("", "tl.sort({x}, {axis})", ""),
+    "logs": ScanKind(
+        "add_logs({before}, {x})", "tl.associative_scan({x}, {axis}, add_logs)", "tl.reduce({x}, {axis}, combine_fn=add_logs)"
+    ),
 }
 
 
-def find_neutral(anchor: Anchor) -> str:
+def find_neutral(anchor: Anchor) -> Expression:
     """What changes nothing where it is put together with a value, as the kernel writes it."""
     wide = find_type(anchor.dtype)
     if anchor.kind in ("sum", "prod"):
-        return ("0" if anchor.kind == "sum" else "1") + (".0" if wide in FLOATS else "")
+        plain = 0 if anchor.kind == "sum" else 1
+        return number(float(plain) if wide in FLOATS else plain)
     return _find_ends(wide)[anchor.kind in ("min", "sort")]
 
 
-def start_scan(anchor: Anchor, title: str, layout: RowLayout) -> str:
+_SHAPES = {
+    RowLayout.ROW: expression("()"), RowLayout.TILE: expression("(ROWS, 1)"), RowLayout.COLUMNS: expression("(ROWS,)"),
+}  # fmt: skip
+"""By layout: the shape of one number for each row."""
+
+
+def start_scan(anchor: Anchor, title: str, layout: RowLayout) -> Statement:
     """What comes before the first block."""
-    shape = {RowLayout.ROW: "()", RowLayout.TILE: "(ROWS, 1)", RowLayout.COLUMNS: "(ROWS,)"}[layout]
-    return f"{title}_before = tl.full({shape}, {find_neutral(anchor)}, {TRITON_TYPES[find_type(anchor.dtype)]})"
+    return statement(
+        "{before} = tl.full({shape}, {neutral}, {dtype})",
+        before=f"{title}_before", shape=_SHAPES[layout], neutral=find_neutral(anchor), dtype=TYPE_NAMES[find_type(anchor.dtype)],
+    )  # fmt: skip
 
 
-def write_scan(anchor: Anchor, title: str, text: str, valid: str, tiling: Tiling) -> list[str]:
-    """The scan of a block, `text`, where `valid`; its result is `title`."""
-    kind, before, wide = _SCANS[anchor.kind], f"{title}_before", find_type(anchor.dtype)
-    text = text if wide in FLOATS or anchor.kind in ("sum", "prod") else f"({text}).to({TRITON_TYPES[wide]})"  # places are of 32 bits
+def write_scan(anchor: Anchor, title: str, block: Expression, valid: Expression | None, tiling: Tiling) -> list[Statement]:
+    """The scan of a block, where `valid`; its result is `title`."""
+    kind, before, wide = _SCANS[anchor.kind], Name(f"{title}_before"), find_type(anchor.dtype)
+    if wide not in FLOATS and anchor.kind not in ("sum", "prod"):  # places are of 32 bits
+        block = expression("({x}).to({dtype})", x=block, dtype=TYPE_NAMES[wide])
     if tiling.layout is RowLayout.COLUMNS:
-        return [f"{before} = {kind.join.format(before, text)}", f"{title} = {before}"]
-    axis = "1" if tiling.layout is RowLayout.TILE else "0"
-    lines = [f"{title}_counted = tl.where({valid}, {text}, {find_neutral(anchor)})"] if valid else []
-    counted = f"{title}_counted" if valid else text
-    run = kind.run.format(counted, a=axis)
+        return [assign(before.name, expression(kind.join, before=before, x=block)), assign(title, before)]
+    axis = 1 if tiling.layout is RowLayout.TILE else 0
+    lines: list[Statement] = []
+    if valid is not None:
+        lines.append(assign(f"{title}_counted", choose(valid, block, find_neutral(anchor))))
+        block = Name(f"{title}_counted")
+    run = expression(kind.run, x=block, axis=axis)
     if isinstance(anchor, Scan) and anchor.reverse:
-        run = f"{run[:-1]}, reverse=True)"
+        run = _add_options(run, options(reverse=True))
     if not tiling.looped:
-        return [*lines, f"{title} = {run}"]
-    keep = ", keep_dims=True" if tiling.layout is RowLayout.TILE else ""
-    total = f"{kind.total.format(counted, a=axis)[:-1]}{keep})"
-    return [*lines, f"{title} = {kind.join.format(before, run)}", f"{before} = {kind.join.format(before, total)}"]
+        return [*lines, assign(title, run)]
+    total = expression(kind.total, x=block, axis=axis)
+    if tiling.layout is RowLayout.TILE:
+        total = _add_options(total, options(keep_dims=True))
+    joined = [expression(kind.join, before=before, x=node) for node in (run, total)]
+    return [*lines, assign(title, joined[0]), assign(before.name, joined[1])]
+
+
+def _add_options(call: Expression, more: tuple[Keyword, ...]) -> Expression:
+    assert isinstance(call, Call)
+    return replace(call, keywords=(*call.keywords, *more))

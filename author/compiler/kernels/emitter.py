@@ -4,13 +4,15 @@ from __future__ import annotations
 
 import keyword
 import re
-from collections.abc import Callable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
 
+from tritonsmith.author.compiler.ir.code import Compare, Expression, For, Keyword, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, join_guards, loaded, ravel, unravel
+from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
-    TRITON_TYPES,
+    TYPE_NAMES,
     AnchorResult,
     Formula,
     Held,
@@ -22,6 +24,8 @@ from tritonsmith.author.compiler.ir.values import (
     align,
     list_parts,
 )
+from tritonsmith.author.compiler.kernels.pieces import assign, choose, is_name, join_tests, load, store
+from tritonsmith.author.compiler.kernels.texts import as_expression, read_lines
 
 _TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller",
           "add_logs", "floor_quotient", "floor_remainder", "real_quotient", "real_remainder", "as_key", "from_key", "row", "k", "offset",
@@ -29,6 +33,12 @@ _TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "s
           *keyword.kwlist}  # fmt: skip
 """Names that no value of a kernel may have."""
 _SMALL = 2**31
+_ZERO, _ZERO_POINT = number(0), number(0.0)
+_WIDE = TYPE_NAMES["float32"]
+Found = tuple[Expression, frozenset[str]]
+"""An expression, and the variables that it depends on."""
+Bound = Expression | str | None
+"""A condition; text only from writers that still make it."""
 
 
 @dataclass
@@ -61,6 +71,10 @@ class Arguments:
             self.largest = max(self.largest, value.size)
         return self.names[id(value)]
 
+    def list(self) -> list[tuple[str, Tensor]]:
+        """The arguments with their names."""
+        return [(self.names[id(value)], value) for value in self.values]
+
 
 def locate_store(value: Tensor, index: Index) -> tuple[Tensor, Index]:
     """The tensor in which a value is stored, and where an element of it lies there."""
@@ -73,13 +87,13 @@ def locate_store(value: Tensor, index: Index) -> tuple[Tensor, Index]:
 
 @dataclass
 class Scope:
-    """Lines of one depth: the kernel's body, or a loop in it."""
+    """Statements of one depth: the kernel's body, or a loop in it."""
 
     variables: frozenset[str]
-    lines: list[str] = field(default_factory=list)
-    known: dict[tuple[int, Coordinates, tuple[Guard, ...]], str] = field(default_factory=dict)
-    expressions: dict[str, str] = field(default_factory=dict)
-    """By text: the name that it got."""
+    lines: list[Statement] = field(default_factory=list)
+    known: dict[tuple[int, Coordinates, tuple[Guard, ...]], Expression] = field(default_factory=dict)
+    expressions: dict[Expression, Name] = field(default_factory=dict)
+    """The names that expressions got."""
 
 
 class Emitter:
@@ -88,76 +102,85 @@ class Emitter:
     Args:
         arguments: gets what is read.
         in_memory: whether a value is read from memory.
-        bounds: by variable: the condition under which it is in range; empty where it always is.
+        bounds: by variable: the condition under which it is in range; None (or an empty text) where it always is.
         outer: variables of the body.
     """
 
-    def __init__(self, arguments: Arguments, in_memory: Callable[[Tensor], bool], bounds: dict[str, str], outer: frozenset[str]) -> None:
+    def __init__(
+        self, arguments: Arguments, in_memory: Callable[[Tensor], bool], bounds: Mapping[str, Bound], outer: frozenset[str],
+    ) -> None:
         self.arguments = arguments
         self.in_memory = in_memory
-        self.bounds = bounds
+        self.bounds: dict[str, Bound] = dict(bounds)
         self.scopes = [Scope(outer)]
         self.outcomes: dict[tuple[int, int], str] = {}
-        """By anchor and number: the result of a reduction or scan."""
+        """By anchor and number: the name of a result of a reduction or scan."""
         self.names: dict[str, frozenset[str]] = {}
-        """By text: the variables that it depends on."""
+        """By name: the variables that it depends on."""
         self.given: dict[int, str] = {}
         """By value: the name of what the kernel has of it, wherever it is read."""
         self.narrow = False
         """Whether values of 16 bits are read as they are, not in fp32."""
         self.numbers: frozenset[str] = frozenset()
         """Variables that Triton has as Python's numbers, which have no methods."""
-        self.load_hints: dict[int, str] = {}
+        self.load_options: dict[int, tuple[Keyword, ...]] = {}
         """By value in memory: what else a load of its elements says."""
-        self.store_hint = ""
+        self.store_options: tuple[Keyword, ...] = ()
         """What else a store says."""
         self.rounded: frozenset[int] = frozenset()
         """Values of 16 bits that are rounded ahead of what is made of them, since that is asked for besides."""
 
-    def line(self, text: str) -> None:
-        """Add a line to the innermost scope."""
-        self.scopes[-1].lines.append(text)
+    def line(self, *lines: Statement | str) -> None:
+        """Add statements to the innermost scope."""
+        for node in lines:
+            self.scopes[-1].lines += read_lines(node) if isinstance(node, str) else (node,)
 
     def open(self, variables: frozenset[str]) -> None:
         """Begin a loop."""
         self.scopes.append(Scope(variables))
 
-    def close(self, head: str) -> None:
-        """End a loop, whose first line is `head`."""
+    def close(self, head: For | str) -> None:
+        """End a loop, which `head` is without its body."""
         scope = self.scopes.pop()
-        self.scopes[-1].lines += [head, *(f"    {line}" for line in scope.lines)]
+        if isinstance(head, str):
+            (node,) = read_lines(f"{head}\n    pass")
+            assert isinstance(node, For)
+            head = node
+        self.scopes[-1].lines.append(replace(head, body=tuple(scope.lines)))
 
-    def read(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...] = ()) -> str:
+    def read(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...] = ()) -> Expression:
         """The name of an element, or a number."""
         key = (id(value), at, guards)
         for scope in self.scopes:
             if key in scope.known:
                 return scope.known[key]
         if id(value) in self.given:
-            return self.given[id(value)]
+            return Name(self.given[id(value)])
         if isinstance(value, AnchorResult) and not self.in_memory(value):
-            return self.outcomes[(id(value.anchor), value.which)]
-        text, depends = self._write(value, at, guards)
+            return Name(self.outcomes[(id(value.anchor), value.which)])
+        node, depends = self._write(value, at, guards)
         if id(value) in self.rounded:
-            text = f"{text if text.isidentifier() else f'({text})'}.to({TRITON_TYPES[value.dtype]}).to(tl.float32)"
-        if not text.isidentifier() and not (isinstance(value, Formula) and not value.inputs):
+            template = "{x}.to({own}).to({wide})" if is_name(node) else "({x}).to({own}).to({wide})"
+            node = expression(template, x=node, own=TYPE_NAMES[value.dtype], wide=_WIDE)
+        if not is_name(node) and not (isinstance(value, Formula) and not value.inputs):
             name = self.arguments.name(value.name or "t")
-            self._scope(depends).lines.append(f"{name} = {text}")
-            text = name
-        self.names[text] = depends
-        self._scope(depends).known[key] = text
-        return text
+            self._scope(depends).lines.append(assign(name, node))
+            node = Name(name)
+        if isinstance(node, Name):
+            self.names[node.name] = depends
+        self._scope(depends).known[key] = node
+        return node
 
-    def depends(self, text: str) -> frozenset[str]:
+    def depends(self, element: Expression) -> frozenset[str]:
         """The variables that an element depends on."""
-        return self.names.get(text, frozenset())
+        return self.names.get(element.name, frozenset()) if isinstance(element, Name) else frozenset()
 
     def _scope(self, depends: frozenset[str]) -> Scope:
         return next(scope for scope in reversed(self.scopes) if scope is self.scopes[0] or depends & scope.variables)
 
-    def _write(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
+    def _write(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...]) -> Found:
         if isinstance(value, Held) and value.number:
-            return self.arguments.take(value), frozenset()
+            return Name(self.arguments.take(value)), frozenset()
         if self.in_memory(value):
             return self._load(value, at, guards)
         if isinstance(value, Formula):
@@ -170,77 +193,80 @@ class Emitter:
             return self._look_up(value, at, guards)
         assert isinstance(value, Position), "anchors are read through their results"
         index = value.index(at)
-        return index.text if index.names - self.numbers else f"tl.full((), {index.text}, tl.int32)", index.names
+        return index.code if index.names - self.numbers else _fill("int32", index.code), index.names
 
-    def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str = "") -> tuple[str, frozenset[str]]:
+    def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: Expression | None = None) -> Found:
         index = ravel(at, value.shape)
         mask = self.mask(index.names, guards)
-        other = other or ("0.0" if value.dtype in FLOATS else "0")
-        hint = self.load_hints.get(id(value), "")
-        text = f"tl.load({self.address(value, index)}{f', mask={mask}, other={other}' if mask else ''}{hint})"
-        return text + (".to(tl.float32)" if value.dtype in ("float16", "bfloat16") and not self.narrow else ""), index.names
+        other = other or (_ZERO_POINT if value.dtype in FLOATS else _ZERO)
+        node: Expression = load(self.address(value, index), mask, other, self.load_options.get(id(value), ()))
+        if value.dtype in ("float16", "bfloat16") and not self.narrow:
+            node = expression("{x}.to({wide})", x=node, wide=_WIDE)
+        return node, index.names
 
-    def address(self, value: Tensor, index: Index, stored: bool = False) -> str:
+    def address(self, value: Tensor, index: Index, stored: bool = False) -> Expression:
         """The pointer to an element."""
-        pointer = self.arguments.take(value, stored)
-        return pointer if index.text == "0" else f"{pointer} + {index.text}"
+        pointer = Name(self.arguments.take(value, stored))
+        return index.add_to(pointer) if index.terms or index.constant else pointer
 
-    def mask(self, names: frozenset[str], guards: tuple[Guard, ...] = ()) -> str:
-        """The condition under which an element that depends on these variables exists."""
-        bounds = [text for name, text in self.bounds.items() if text and name in names]
-        texts = [text for guard in guards if guard.names <= names for text in guard.texts]
-        return " & ".join(dict.fromkeys([*bounds, *texts]))
+    def mask(self, names: frozenset[str], guards: tuple[Guard, ...] = ()) -> Expression | None:
+        """The condition under which an element that depends on these variables exists; None where it always does."""
+        tests = [as_expression(test) for name, test in self.bounds.items() if test and name in names]
+        return join_tests([*tests, *(test for guard in guards if guard.names <= names for test in guard.list_tests())])
 
-    def _compute(self, value: Formula, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
-        texts = []
-        for number, one in enumerate(value.inputs):
-            text = self.read(one, align(at, one.shape), guards)
-            if not text.isidentifier() and f"{{{number}}}." in value.template:
-                text = f"tl.full((), {text}, {TRITON_TYPES[one.dtype]})"
-            texts.append(text)
-        return value.template.format(*texts), frozenset().union(*(self.depends(text) for text in texts))
+    def _compute(self, value: Formula, at: Coordinates, guards: tuple[Guard, ...]) -> Found:
+        operands = []
+        for place, operand in enumerate(value.inputs):
+            node = self.read(operand, align(at, operand.shape), guards)
+            operands.append(node if is_name(node) or place not in value.receivers else _fill(operand.dtype, node))
+        return value.fill(operands), frozenset().union(*map(self.depends, operands))
 
-    def _move(self, value: TensorView, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
+    def _move(self, value: TensorView, at: Coordinates, guards: tuple[Guard, ...]) -> Found:
         own = value.guards(at)
         moved = value.move(at)
         if not own:
-            text = self.read(value.source, moved, guards)
-            return text, self.depends(text)
+            node = self.read(value.source, moved, guards)
+            return node, self.depends(node)
         names = ravel(moved, value.source.shape).names
-        joined = join_guards(guards, own)
+        joined, filler = join_guards(guards, own), expression(value.fill)
         if joined is None:  # no place asks for it
-            return f"tl.full((), {value.fill}, {TRITON_TYPES[value.dtype]})", frozenset()
+            return _fill(value.dtype, filler), frozenset()
         if self.in_memory(value.source) and all(guard.names <= names for guard in own):
-            return self._load(value.source, moved, joined, value.fill)
-        text = self.read(value.source, moved, joined)
-        condition = " & ".join(one for guard in own for one in guard.texts)
-        depends = self.depends(text).union(*(guard.names for guard in own))
-        return f"tl.where({condition}, {text}, {value.fill})", depends
+            return self._load(value.source, moved, joined, filler)
+        node = self.read(value.source, moved, joined)
+        condition = join_tests(test for guard in own for test in guard.list_tests())
+        depends = self.depends(node).union(*(guard.names for guard in own))
+        return choose(condition, node, filler), depends
 
-    def _join(self, value: Joined, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
+    def _join(self, value: Joined, at: Coordinates, guards: tuple[Guard, ...]) -> Found:
         parts = list_parts(value, at)
         depends: frozenset[str] = at[value.axis].names
-        chosen = ""
+        chosen: Expression | None = None
         for part, moved, (own,) in reversed(parts):
             joined = join_guards(guards, (own,))
             if joined is None:  # no place asks for this part
                 continue
-            text = self.read(part, moved, joined)
-            depends |= self.depends(text)
-            chosen = f"tl.where({own.index.text} < {own.high}, {text}, {chosen})" if chosen else text
-        return chosen or f"tl.full((), 0, {TRITON_TYPES[value.dtype]})", depends
+            node = self.read(part, moved, joined)
+            depends |= self.depends(node)
+            chosen = node if chosen is None else choose(Compare(("<",), (own.index.code, number(own.high))), node, chosen)
+        return chosen or _fill(value.dtype, _ZERO), depends
 
-    def _look_up(self, value: Lookup, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
+    def _look_up(self, value: Lookup, at: Coordinates, guards: tuple[Guard, ...]) -> Found:
         places = []
         for place, where, limit in zip(value.places, value.where(at), value.limits, strict=True):
-            text = self.read(place, where, guards)
+            node = self.read(place, where, guards)
             big = value.table.size >= _SMALL and place.dtype != "int64"
-            places.append(loaded(f"{text}.to(tl.int64)" if big else text, limit, self.depends(text)))
-        text = self.read(value.table, value.move(at, places), guards)
-        return text, self.depends(text).union(*(index.names for index in places))
+            places.append(loaded(expression("{x}.to(tl.int64)", x=node) if big else node, limit, self.depends(node)))
+        node = self.read(value.table, value.move(at, places), guards)
+        return node, self.depends(node).union(*(index.names for index in places))
 
-    def store(self, value: Tensor, index: Index, text: str, bounds: frozenset[str]) -> None:
+    def store(self, value: Tensor, index: Index, element: Expression | str, bounds: frozenset[str]) -> None:
         """Store an element."""
         value, index = locate_store(value, index)
         mask = self.mask(bounds)
-        self.line(f"tl.store({self.address(value, index, stored=True)}, {text}{f', mask={mask}' if mask else ''}{self.store_hint})")
+        self.line(store(self.address(value, index, stored=True), as_expression(element), mask, self.store_options))
+
+
+def _fill(dtype: str, value: Expression) -> Expression:
+    """A number as Triton has values, which have methods."""
+    return expression("tl.full((), {x}, {dtype})", x=value, dtype=TYPE_NAMES[dtype])

@@ -6,16 +6,26 @@ All programs of a launch are on the card at once, so none waits for one that has
 
 from __future__ import annotations
 
-import re
 from dataclasses import dataclass
 
 from tritonsmith.author.compiler.fusing.regions import RowRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import PLACE, ROW, anchor_coordinates
+from tritonsmith.author.compiler.ir.code import Assign, Expression, Name, Statement, number
+from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import BYTES, Anchor, Reduction
-from tritonsmith.author.compiler.kernels.anchors import LEAST
+from tritonsmith.author.compiler.ir.walk import names_in
+from tritonsmith.author.compiler.kernels.anchors import (
+    LEAST,
+    Terms,
+    fill_line,
+    find_part_type,
+    list_joins,
+    list_suffixes,
+    pick_other,
+)
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel, share_quotients
-from tritonsmith.author.compiler.kernels.rows import RowWriter, list_row_stores, order_passes
-from tritonsmith.author.compiler.kernels.split import JOINED, find_part_type, list_suffixes, pick_other
+from tritonsmith.author.compiler.kernels.pieces import assign, load, loop, options, store, widen
+from tritonsmith.author.compiler.kernels.rows import VALID, RowWriter, list_row_stores, order_passes
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling, choose_tiling, round_up
 from tritonsmith.author.recipe import Settings
 
@@ -30,6 +40,7 @@ _LEAST_USED = 0.9
 """Whole blocks are taken where so many of the programs get one."""
 _OWN = frozenset(("part", "begin", "end", "each", "count", "turn"))
 """Names that its lines give to numbers of their own."""
+_ROW_NAME = Name(ROW)
 _LINE = 64
 """Places that a part has a multiple of, so that reads are as wide as they can be."""
 
@@ -99,7 +110,7 @@ class HeldRowWriter(RowWriter):
         self.arguments.used |= _OWN
         self.free = region.free and region.space.rows > 1
         self.ragged = sharing.chunk != sharing.block or self.space.length % sharing.block != 0
-        self.emitter.bounds[PLACE] = "valid" if self.ragged else ""
+        self.emitter.bounds[PLACE] = VALID if self.ragged else None
 
     def write(self, name: str) -> Kernel:
         """The kernel."""
@@ -115,10 +126,15 @@ class HeldRowWriter(RowWriter):
         emitter.scopes[0].known = known  # what was computed from a part's own numbers is not that of the row
         buffers = [self._leave(anchor, suffix) for anchor in anchors for suffix in list_suffixes(anchor)]
         arrived = Buffer(shape=(self.space.rows,), dtype="int32", name="arrived", zeroed=True)
-        counter = f"{self.arguments.take(arrived)} + row" if self.space.rows > 1 else self.arguments.take(arrived)
-        emitter.line("tl.debug_barrier()  # every warp's stores before the release of one thread")
-        emitter.line(f'tl.atomic_add({counter}, 1, sem="release", scope="gpu")')
-        emitter.line(f"wait_until({counter}, PARTS)")
+        counter = self._address(arrived, _ROW_NAME if self.space.rows > 1 else None)
+        emitter.line(*statements(
+            """
+            tl.debug_barrier()  # every warp's stores before the release of one thread
+            tl.atomic_add({counter}, 1, sem="release", scope="gpu")
+            wait_until({counter}, PARTS)
+            """,
+            counter=counter,
+        ))  # fmt: skip
         self._join(anchors, buffers)
         ahead = len(emitter.scopes[0].lines)
         self.store_places([*early, *late])
@@ -127,63 +143,74 @@ class HeldRowWriter(RowWriter):
             body[ahead:] = share_quotients(body[ahead:], PLACE, "begin", sharing.chunk)
         return Kernel(
             name=name, does="",
-            arguments=[(self.arguments.names[id(one)], one) for one in self.arguments.values],
-            sizes=[("rows", str(self.space.rows))] if self.free else [], constants=[("PARTS", sharing.parts), ("BLOCK", sharing.block)],
-            lines=self._wrap(self.arguments.largest >= 2**31), grid=f"({sharing.groups * sharing.parts},)",
+            arguments=self.arguments.list(), sizes=[("rows", number(self.space.rows))] if self.free else [],
+            constants=[("PARTS", sharing.parts), ("BLOCK", sharing.block)], body=self._wrap(self.arguments.largest >= 2**31),
+            grid=expression("({programs},)", programs=sharing.groups * sharing.parts),
             stores=[*buffers, arrived, *self.region.stores], warps=sharing.warps, registers=sharing.registers, cooperative=True,
         )  # fmt: skip
 
-    def reduce_whole(self, anchor: Reduction) -> None:
-        """Make one number of all places at once; a part of a row may hold nothing but -inf, which has no distance from itself."""
-        lines = self.emitter.scopes[0].lines
-        before = len(lines)
-        super().reduce_whole(anchor)
-        if anchor.kind == "exponentials":
-            title = self.titles[id(anchor)]
-            place = next(number for number in range(before, len(lines)) if lines[number].startswith(f"{title} = tl.max("))
-            lines.insert(place + 1, f"{title} = tl.maximum({title}, {LEAST})")
+    def add_line(self, line: Statement, anchor: Reduction) -> None:
+        """Add a line of a reduction; a part of a row may hold nothing but -inf, which has no distance from itself."""
+        super().add_line(line, anchor)
+        title = self.titles[id(anchor)]
+        if anchor.kind == "exponentials" and isinstance(line, Assign) and line.targets == (Name(title),):
+            self.emitter.line(statement("{n} = tl.maximum({n}, {least})", n=title, least=LEAST))
 
     def _leave(self, anchor: Anchor, suffix: str) -> Buffer:
         """Store what a program found of its part of a row."""
         title = f"{self.titles[id(anchor)]}{suffix}"
         buffer = Buffer(shape=(self.space.rows, self.sharing.parts), dtype=find_part_type(anchor, suffix), name=f"{title}_parts")
-        self.emitter.line(f"tl.store({self.arguments.take(buffer)} + {self._row}part, {title})")
+        self.emitter.line(store(self._address(buffer, *self._place(Name("part"))), Name(title), None))
         return buffer
 
-    @property
-    def _row(self) -> str:
-        return "row * PARTS + " if self.space.rows > 1 else ""
+    def _place(self, part: Expression) -> tuple[Expression, ...]:
+        """The terms of the place of a part among those of all rows."""
+        return (expression("row * PARTS"), part) if self.space.rows > 1 else (part,)
+
+    def _address(self, buffer: Buffer, *terms: Expression | None) -> Expression:
+        """A place in memory between the programs."""
+        address: Expression = Name(self.arguments.take(buffer))
+        for term in terms:
+            address = address if term is None else expression("{a} + {b}", a=address, b=term)
+        return address
 
     def _join(self, anchors: list[Anchor], buffers: list[Buffer]) -> None:
         """Read what all programs of a row found, past L1, and put it together."""
-        emitter, parts, left = self.emitter, self.sharing.parts, iter(buffers)
+        emitter, parts, left, length = self.emitter, self.sharing.parts, iter(buffers), self.space.length
         spread = max(2, round_up(parts))
-        emitter.line(f"each = tl.arange(0, {spread})")
+        emitter.line(statement("each = tl.arange(0, {spread})", spread=spread))
         if any(anchor.kind == "moments" for anchor in anchors):
-            chunk, length = self.sharing.chunk, self.space.length
-            emitter.line(f"count = tl.minimum(tl.maximum({length} - each * {chunk}, 0), {chunk}).to(tl.float32)")
+            emitter.line(statement(
+                "count = tl.minimum(tl.maximum({length} - each * {chunk}, 0), {chunk}).to(tl.float32)",
+                length=length, chunk=self.sharing.chunk,
+            ))  # fmt: skip
+        mask = expression("each < PARTS") if parts != spread else None
         for anchor in anchors:
             title = self.titles[id(anchor)]
             for suffix in list_suffixes(anchor):
-                pointer = self.arguments.take(next(left))
-                mask = f", mask=each < PARTS, other={pick_other(anchor, suffix)}" if parts != spread else ""
-                emitter.line(f'{title}{suffix}_parts = tl.load({pointer} + {self._row}each{mask}, cache_modifier=".cg")')
-            for line in JOINED[anchor.kind]:
-                emitter.line(line.format(n=title, length=self.space.length))
+                address = self._address(next(left), *self._place(Name("each")))
+                loaded = load(address, mask, pick_other(anchor, suffix), options(cache_modifier=".cg"))
+                emitter.line(assign(f"{title}{suffix}_parts", loaded))
+            emitter.line(*(fill_line(line, Terms(title, number(length))) for line in list_joins(anchor.kind)))
 
-    def _wrap(self, big: bool) -> list[str]:
+    def _wrap(self, big: bool) -> list[Statement]:
         """The body in a loop over the rows of a group."""
-        chunk, length = self.sharing.chunk, self.space.length
-        wide = ".to(tl.int64)" if big else ""
-        lines = ["part = tl.program_id(0) % PARTS", f"begin = part * {chunk}", f"end = tl.minimum(begin + {chunk}, {length})"]
-        lines += ["k = begin + tl.arange(0, BLOCK)", *(["valid = k < end"] if self.ragged else [])]
         body = self.emitter.scopes[0].lines
-        if not any(re.search(r"\bend\b", line) for line in (*body, *lines[3:])):
-            lines.pop(2)
-        lines.insert(0, "# PARTS programs hold a row together, each its part in registers; all are on the card at once.")
+        head = [*statements(
+            """
+            # PARTS programs hold a row together, each its part in registers; all are on the card at once.
+            part = tl.program_id(0) % PARTS
+            begin = part * {chunk}
+            """,
+            chunk=self.sharing.chunk,
+        )]  # fmt: skip
+        if self.ragged or any("end" in names_in(line) for line in body):
+            head.append(statement("end = tl.minimum(begin + {chunk}, {length})", chunk=self.sharing.chunk, length=self.space.length))
+        head += statements("k = begin + tl.arange(0, BLOCK)")
+        head += [statement("valid = k < end")] if self.ragged else []
         if self.space.rows == 1:
-            return [*lines, *body]
-        turn = "turn" if wide else ROW
-        head = f"for {turn} in range(tl.program_id(0) // PARTS, {'rows' if self.free else self.space.rows}, tl.num_programs(0) // PARTS):"
-        return [*lines, head, *([f"    row = turn{wide}"] if wide else []), *(f"    {line}" for line in body)]
-
+            return [*head, *body]
+        turn = "turn" if big else ROW
+        inner = [assign(ROW, widen(Name(turn), True))] if big else []
+        first, last = expression("tl.program_id(0) // PARTS"), Name("rows") if self.free else number(self.space.rows)
+        return [*head, loop(turn, first, last, expression("tl.num_programs(0) // PARTS"), body=[*inner, *body])]

@@ -1,11 +1,33 @@
-"""The text of a kernel and of its launch."""
+"""A kernel, and how forward launches it."""
 
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
+from typing import Any
 
+from tritonsmith.author.compiler.ir.code import (
+    Binary,
+    Call,
+    Decorator,
+    Evaluate,
+    Expression,
+    Function,
+    Name,
+    Node,
+    Number,
+    Parameter,
+    Statement,
+    String,
+)  # fmt: skip
+from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.values import Held, Tensor
+from tritonsmith.author.compiler.ir.walk import iterate, names_in, replace
+from tritonsmith.author.compiler.kernels.pieces import reads, stores
+from tritonsmith.author.compiler.kernels.texts import as_expression, read_lines
+
+_JIT, _CONSTANT = Decorator(expression("triton.jit")), expression("tl.constexpr")
 
 
 @dataclass
@@ -16,12 +38,12 @@ class Kernel:
     does: str
     """One line for its docstring."""
     arguments: list[tuple[str, Tensor]]
-    sizes: list[tuple[str, str]]
+    sizes: list[tuple[str, Expression]]
     """Numbers that it takes: names, and what forward gives for them."""
     constants: list[tuple[str, int]]
     """Its constexpr arguments with their values."""
-    lines: list[str]
-    grid: str
+    body: Sequence[Statement]
+    grid: Expression
     stores: list[Tensor] = field(default_factory=list)
     """What forward allocates for it."""
     warps: int = 4
@@ -35,11 +57,18 @@ class Kernel:
     parts: KeptParts | None = None
     """A parameter that is split ahead of it."""
 
-    @property
-    def signature(self) -> str:
-        """Its arguments."""
+    @classmethod
+    def from_text(cls, *, lines: Iterable[str], grid: str, sizes: Iterable[tuple[str, str]] = (), **others: Any) -> Kernel:
+        """A kernel whose writer makes text: the border to products and attention, which goes when they make records."""
+        given = [(name, as_expression(size)) for name, size in sizes]
+        return cls(body=read_lines("\n".join(lines)), grid=as_expression(grid), sizes=given, **others)
+
+    def function(self, does: str = "") -> Function:
+        """The record of its function. `does`: what its docstring says where the kernel has none."""
         names = [*(name for name, _ in self.arguments), *(name for name, _ in self.sizes)]
-        return ", ".join([*names, *(f"{name}: tl.constexpr" for name, _ in self.constants)])
+        parameters = [*map(Parameter, names), *(Parameter(name, _CONSTANT) for name, _ in self.constants)]
+        docstring = Evaluate(String(f'"""{self.does or does}"""'))
+        return Function((_JIT,), self.name, tuple(parameters), None, (docstring, *self.body))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -102,6 +131,8 @@ def wrap_launch(line: str) -> list[str]:
     """A statement on several lines where it is a long launch."""
     head, launch, arguments = line.partition("](")
     return wrap(f"{head}](", arguments.removesuffix(")").split(", "), ")", "") if launch else [line]
+
+
 _ACCESS = re.compile(r"(\s*)(.*?tl\.(?:load|store)\()(.*?)(\)*)")
 
 
@@ -142,20 +173,26 @@ def unfold(text: str) -> list[str]:
     return [re.sub(r",? \)", ")", line) for line in found]
 
 
-def share_quotients(lines: list[str], place: str, first: str, block: int) -> list[str]:
+def share_quotients(lines: Iterable[Statement], place: str, first: str, block: int) -> list[Statement]:
     """Lines with `first // n` for `place // n` where no block crosses a multiple of n: computed once, and what they read is read once.
 
     place: the variable of the elements' places, `block` of them from `first`, a multiple of `block`, on.
     """
-    return [_share_quotient(line, place, first, block) for line in lines]
+
+    def share(part: Node) -> Node:
+        match part:
+            case Binary(left=Name(name=name), operator="//", right=Number(value=int() as size)) if name == place and size % block == 0:
+                return Binary(Name(first), "//", part.right)
+        return part
+
+    varying = {place, "inside", "valid"}
+    return [line if stores(line) or _is_one_under_many(line, changed, varying) else changed
+            for line in lines for changed in [replace(line, share)]]  # fmt: skip
 
 
-def _share_quotient(line: str, place: str, first: str, block: int) -> str:
-    if "tl.store(" in line:
-        return line
-    shared = re.sub(rf"\b{place} // (\d+)\b", lambda found: f"{first} // {found[1]}" if int(found[1]) % block == 0 else found[0], line)
-    pointers, _, condition = shared.partition(", mask=")
-    varies = re.compile(rf"\b({place}|inside|valid)\b")
-    if "tl.load(" in line and varies.search(condition) and not varies.search(pointers):
-        return line  # a pointer to one element cannot have a mask for many
-    return shared
+def _is_one_under_many(line: Statement, changed: Statement, varying: set[str]) -> bool:
+    """Whether a load would have one pointer and a mask for many, which Triton does not take."""
+    loads = [call for part in iterate(changed) if isinstance(part, Call) and (call := reads(part)) is part]
+    return changed is not line and any(
+        call.keywords and varying & names_in(call.keywords[0]) and not varying & names_in(call.arguments[0]) for call in loads
+    )

@@ -3,19 +3,24 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Callable
 
 from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, ScatterRegion
 from tritonsmith.author.compiler.fusing.space import OFFSET, PLACE, ROW, Walk
+from tritonsmith.author.compiler.ir.code import Compare, Expression, Group, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Index, loaded, ravel, unravel, variable
+from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import Tensor
+from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Kernel, share_quotients
+from tritonsmith.author.compiler.kernels.pieces import join_tests, widen
+from tritonsmith.author.compiler.kernels.rows import INSIDE
 from tritonsmith.author.compiler.kernels.tiling import round_up
 from tritonsmith.author.recipe import Settings
 
 _BIG = 2**31
+_PROGRAM = expression("tl.program_id(0)")
 _FIRST = "first"
 """The name of the place of a program's first element."""
 _KEPT_BYTES = 2**24
@@ -42,36 +47,49 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
     ragged = length % block != 0 or (free and not row)
     arguments = Arguments()
     arguments.used.add(_FIRST)
-    emitter = Emitter(arguments, in_memory, {place: "inside" if ragged else ""}, index.names)
+    emitter = Emitter(arguments, in_memory, {place: INSIDE if ragged else None}, index.names)
     emitter.rounded = region.rounded
     for value in region.stores:
-        text = emitter.read(value, unravel(index, value.shape))
-        emitter.store(value, index, text, index.names)
+        emitter.store(value, index, emitter.read(value, unravel(index, value.shape)), index.names)
     lines = emitter.scopes[0].lines if row or ragged else share_quotients(emitter.scopes[0].lines, OFFSET, _FIRST, block)
-    wide = ".to(tl.int64)" if arguments.largest >= _BIG else ""
-    count = "rows" if free else str(rows)
-    turn = f"(tl.program_id(0) % {count}){wide}" if wide else f"tl.program_id(0) % {count}"
-    head = [f"{place} = tl.program_id(0){wide} * BLOCK + tl.arange(0, BLOCK)"]
-    if any(re.search(rf"\b{_FIRST}\b", line) for line in lines):
-        head = [f"{_FIRST} = tl.program_id(0){wide} * BLOCK", f"{OFFSET} = {_FIRST} + tl.arange(0, BLOCK)"]
-    if row:
-        head = [
-            f"row = {turn}  # rows take turns, so that what they share is still in L2",
-            f"{place} = tl.program_id(0) // {count} * BLOCK + tl.arange(0, BLOCK)",
-        ]
-    if ragged:
-        head.append(f"inside = {place} < {'size' if free and not row else length}")
-    grid = f"({blocks * rows},)"
+    big = arguments.largest >= _BIG
+    head: list[Statement] = []
+    if index.names:
+        turns = Name("rows") if free else number(rows)
+        head = _take_turns(turns, big) if row else _list_places(big, any(_FIRST in names_in(line) for line in lines))
+        if ragged:
+            end = Name("size") if free and not row else number(length)
+            head.append(statement("inside = {place} < {end}", place=place, end=end))
+    grid = expression("({programs},)", programs=blocks * rows)
     if free and not row:
-        grid = f"lambda c: (triton.cdiv({region.size}, c['BLOCK']),)"
+        grid = expression("lambda c: (triton.cdiv({size}, c['BLOCK']),)", size=region.size)
     return [
         Kernel(
-            name=name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values],
-            sizes=[("rows", str(rows)) if row else ("size", str(region.size))] if free else [],
-            constants=[("BLOCK", block)] if index.names else [],
-            lines=[*(head if index.names else []), *lines], grid=grid, stores=list(region.stores), warps=warps,
+            name=name, does="", arguments=arguments.list(),
+            sizes=[("rows", number(rows)) if row else ("size", number(region.size))] if free else [],
+            constants=[("BLOCK", block)] if index.names else [], body=[*head, *lines], grid=grid, stores=list(region.stores),
+            warps=warps,
         )
     ]  # fmt: skip
+
+
+def _take_turns(rows: Expression, big: bool) -> list[Statement]:
+    """The lines that say which row and places a program has, where rows take turns."""
+    turn = expression("tl.program_id(0) % {rows}", rows=rows)
+    return [*statements(
+        """
+        row = {turn}  # rows take turns, so that what they share is still in L2
+        k = tl.program_id(0) // {rows} * BLOCK + tl.arange(0, BLOCK)
+        """,
+        turn=widen(Group(turn), big) if big else turn, rows=rows,
+    )]  # fmt: skip
+
+
+def _list_places(big: bool, named: bool = False) -> list[Statement]:
+    """The lines that say which elements a program has; `named`: with a name for the first one."""
+    first = expression("{program} * BLOCK", program=widen(_PROGRAM, big))
+    template = "first = {first}\noffset = first + tl.arange(0, BLOCK)" if named else "offset = {first} + tl.arange(0, BLOCK)"
+    return [*statements(template, first=first)]
 
 
 def _find_shared_row(region: PointwiseRegion, in_memory: Callable[[Tensor], bool]) -> int:
@@ -110,33 +128,46 @@ def write_scatter(region: ScatterRegion, name: str, settings: Settings, in_memor
     ragged = size % block != 0
     arguments = Arguments()
     arguments.used |= {"counts", "slots"}
-    emitter = Emitter(arguments, in_memory, {OFFSET: "inside" if ragged else ""}, index.names)
+    emitter = Emitter(arguments, in_memory, {OFFSET: INSIDE if ragged else None}, index.names)
     at = unravel(index, value.source.shape)
-    texts = [emitter.read(place, where) for place, where in zip(value.places, value.where(at), strict=True)]
-    tests = [f"({text} >= 0) & ({text} < {limit})" for text, limit in zip(texts, value.limits, strict=True)]
-    mask = " & ".join([*(["inside"] if ragged else []), *tests])
+    found = [emitter.read(place, where) for place, where in zip(value.places, value.where(at), strict=True)]
+    inside = [INSIDE] if ragged else []
+    mask = join_tests([*inside, *(test for node, limit in zip(found, value.limits, strict=True) for test in _list_tests(node, limit))])
+    assert mask is not None, "places have limits"
     constants = [("BLOCK", block)]
     if counting:
-        pointer = arguments.take(value, stored=True)
-        emitter.line(f"counts = tl.histogram({texts[0]}.to(tl.int32), BINS, mask={mask})")
-        emitter.line("slots = tl.arange(0, BINS)")
-        emitter.line(f'tl.atomic_add({pointer} + slots, counts, mask=(slots < {value.size}) & (counts > 0), sem="relaxed")')
+        emitter.line(*statements(
+            """
+            counts = tl.histogram({place}.to(tl.int32), BINS, mask={mask})
+            slots = tl.arange(0, BINS)
+            tl.atomic_add({pointer} + slots, counts, mask=(slots < {size}) & (counts > 0), sem="relaxed")
+            """,
+            place=found[0], mask=mask, pointer=arguments.take(value, stored=True), size=value.size,
+        ))  # fmt: skip
         constants.append(("BINS", round_up(value.size)))
     else:
         element = emitter.read(value.source, at)
         big = value.size >= _BIG
         places = [
-            loaded(f"{text}.to(tl.int64)" if big and place.dtype != "int64" else text, limit, emitter.depends(text))
-            for text, place, limit in zip(texts, value.places, value.limits, strict=True)
+            loaded(widen(node, big and place.dtype != "int64"), limit, emitter.depends(node))
+            for node, place, limit in zip(found, value.places, value.limits, strict=True)
         ]
         address = emitter.address(value, ravel(value.move(at, places), value.shape), stored=True)
-        emitter.line(f'tl.atomic_{value.meeting}({address}, {element}, mask={mask}, sem="relaxed")')
-    wide = ".to(tl.int64)" if arguments.largest >= _BIG else ""
-    head = [f"{OFFSET} = tl.program_id(0){wide} * BLOCK + tl.arange(0, BLOCK)", *([f"inside = {OFFSET} < {size}"] if ragged else [])]
+        emitter.line(statement(
+            'tl.{meet}({address}, {element}, mask={mask}, sem="relaxed")',
+            meet=f"atomic_{value.meeting}", address=address, element=element, mask=mask,
+        ))  # fmt: skip
+    head = _list_places(arguments.largest >= _BIG)
+    head += [statement("inside = offset < {size}", size=size)] if ragged else []
     return [
         Kernel(
-            name=name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[], constants=constants,
-            lines=[*head, *emitter.scopes[0].lines], grid=f"({-(-size // block)},)", stores=list(region.stores),
+            name=name, does="", arguments=arguments.list(), sizes=[], constants=constants, body=[*head, *emitter.scopes[0].lines],
+            grid=expression("({programs},)", programs=-(-size // block)), stores=list(region.stores),
             warps=int(settings["num_warps"]),
         )
     ]  # fmt: skip
+
+
+def _list_tests(node: Expression, limit: int) -> tuple[Expression, Expression]:
+    """Conditions under which a number is a place."""
+    return Group(Compare((">=",), (node, number(0)))), Group(Compare(("<",), (node, number(limit))))

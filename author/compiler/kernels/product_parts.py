@@ -17,6 +17,7 @@ from tritonsmith.author.compiler.ir.values import Held, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.emitter import Arguments
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, fold
 from tritonsmith.author.compiler.kernels.product_tiles import INNER, OUTER, ProductTile, TileEmitter
+from tritonsmith.author.compiler.kernels.texts import list_texts, show
 
 _NAMES = (*OUTER, *INNER, "line", "values", "scaled", "largest", "exponent", "rough", "high", "low", "place", "parts_ptr", "exponents_ptr")
 """Names of the kernel's own."""
@@ -70,7 +71,7 @@ def write_parts(region: ProductRegion, tile: ProductTile, name: str) -> KeptPart
     ends = ", and the high ones times 2^11" if tile.at_once else f", with zeros up to whole blocks of {tile.depth} places"
     does = f'"""fp16 parts of {base.name}, each line times a power of two{ends}."""'
     start = "largest = tl.zeros((LINES, PLACES), tl.int32)"
-    body = [does, *head, start, *writer.emitter.scopes[0].lines, end]
+    body = [does, *head, start, *list_texts(writer.emitter.scopes[0].lines), end]
     first = f"def {kept.kernel}({pointer}, parts_ptr, exponents_ptr, LINES: tl.constexpr, PLACES: tl.constexpr):"
     kept.text = "\n".join(["@triton.jit", first, *(one for line in body for one in fold(f"    {line}"))])
     return kept
@@ -189,7 +190,7 @@ def write_fresh(
         emitter.scopes[0].lines += scope.lines
     line, span = variable(COLUMN, places), variable("span", spans)
     place = line * spans + span if free else span * places + line
-    where, mask = _spread(emitter.address(largest, place, stored=True), place, "(1, PLACES)"), bounds[COLUMN]
+    where, mask = _spread(show(emitter.address(largest, place, stored=True)), place, "(1, PLACES)"), bounds[COLUMN]
     emitter.line("largest = tl.max(largest, 0)[None, :]")
     emitter.line(f"tl.store({where}, largest{f', mask={mask}' if mask else ''})")
     own = f"tl.program_id(0){f' // {spans}' if spans > 1 else ''}"
@@ -198,10 +199,10 @@ def write_fresh(
     constants = [("DEPTH", deep), ("PLACES", wide), *([("SPAN", per_span * deep)] if spans > 1 else [])]
     where = "of each line" if free else f"in each of {places} lines"
     programs = f"triton.cdiv({places}, {wide})" if free else str(-(-places // wide) * spans)
-    kernel = Kernel(
+    kernel = Kernel.from_text(
         name=name, does=f"fp16 parts of {title}, {depth} values side by side, and the largest of these {where}.",
         arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[("places", str(places))] if free else [],
-        constants=constants, lines=[*head, *emitter.scopes[0].lines],
+        constants=constants, lines=[*head, *list_texts(emitter.scopes[0].lines)],
         grid=f"({programs}{f' * {spans}' if free and spans > 1 else ''},)", stores=[*parts, largest],
     )  # fmt: skip
     return FreshParts(operand, kernel, parts, largest, free)
@@ -233,7 +234,7 @@ def _store_parts(emitter: TileEmitter, parts: tuple[Buffer, ...], place: Index, 
     for number, name in enumerate(("high", "low") if both else ("high",)):
         part = parts[number % len(parts)]
         offset = number * (part.size // 2) if len(parts) == 1 else 0
-        where = _spread(emitter.address(part, place + offset, stored=True), place, "(DEPTH, PLACES)")
+        where = _spread(show(emitter.address(part, place + offset, stored=True)), place, "(DEPTH, PLACES)")
         emitter.line(f"tl.store({where}, {name}{f', mask={mask}' if mask else ''})")
 
 
@@ -260,7 +261,7 @@ def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int,
         size = 1 << (own * spans - 1).bit_length()
         emitter.line(f"every = tl.arange(0, {size}){'[None, :]' if left else '[:, None]'}")
         emitter.bounds["every"] = f"(every < {own * spans})" if size != own * spans else ""
-    text = emitter.load_at(fresh.largest, fresh.place_largest(every // own, operand.place_last(moved)[:-1]), guards, "0")
+    text = show(emitter.load_at(fresh.largest, fresh.place_largest(every // own, operand.place_last(moved)[:-1]), guards, "0"))
     if own * spans == (rows if left else columns) == 1:
         text = f"tl.full((1, 1), {text}, tl.int32)"
     if by_column:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import (
     COLUMN,
@@ -14,12 +16,15 @@ from tritonsmith.author.compiler.fusing.space import (
     TileSpace,
     Walk,
 )
+from tritonsmith.author.compiler.ir.code import Assign, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel
 from tritonsmith.author.compiler.ir.values import Reduction, Tensor, TensorView
-from tritonsmith.author.compiler.kernels.anchors import HELPER, fill_line, find_kind, find_neutral
+from tritonsmith.author.compiler.kernels.anchors import HELPER, Terms, fill_line, find_kind, find_neutral
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope, locate_store
 from tritonsmith.author.compiler.kernels.kernel import Buffer
+from tritonsmith.author.compiler.kernels.pieces import join_tests
 from tritonsmith.author.compiler.kernels.product_tiles import OUTER, TileEmitter, TileGrid, unfold_sums, write_places
+from tritonsmith.author.compiler.kernels.texts import as_expression, list_texts, show
 
 _NAMES = {"max": "most", "min": "least", "sum": "part"}
 
@@ -41,7 +46,7 @@ class StoreWriter:
         self.region, self.grid, self.arguments, self.big = region, grid, arguments, big
         self.found: dict[tuple[int, int], str] = {}
         """By reduction and number: the name of its result."""
-        self.ahead: list[str] = []
+        self.ahead: list[Statement] = []
         """Lines that are the same for all tiles of a program which has several beside each other."""
         self.emitter = self._open(region.product.folded)
         self.emitter.outcomes[id(region.product), 0] = "total"
@@ -82,7 +87,7 @@ class StoreWriter:
             for value, space, at in stores:
                 self._store(emitter, value, space, at, f"(BLOCK_M, BLOCK_N // {size})")
             lines += emitter.scopes[-1].lines
-        return lines
+        return list_texts(lines)
 
     def _locate(self, value: Tensor) -> tuple[AnySpace, Coordinates]:
         """Where a value's elements are known: with the sums, or with what a reduction finds."""
@@ -98,10 +103,10 @@ class StoreWriter:
         raise AssertionError("the cut lets no other value in")
 
     def _store(self, emitter: TileEmitter, value: Tensor, space: AnySpace, at: Coordinates, shape: str) -> None:
-        text = emitter.read(value, at, space.guards)
+        text = show(emitter.read(value, at, space.guards))
         target, index = locate_store(value, ravel(at, value.shape))
         own = OUTER - {LINE} if isinstance(space, ColumnSpace) else OUTER
-        mask, pointer = emitter.mask(own, space.guards), emitter.address(target, index, stored=True)
+        mask, pointer = show(emitter.mask(own, space.guards)), show(emitter.address(target, index, stored=True))
         if own is OUTER and not {LINE, COLUMN} <= index.names:
             pointer = f"tl.broadcast_to({pointer}, {shape})"
         emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
@@ -112,8 +117,8 @@ class StoreWriter:
 
     def _note_results(self, anchor: Reduction, title: str, *names: str) -> None:
         """Have what follows use a reduction's results, which differ along these variables."""
-        for number, part in enumerate(find_kind(anchor.kind, anchor.source.dtype).parts[:2]):
-            self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
+        for which, part in enumerate(find_kind(anchor.kind, anchor.source.dtype).parts[:2]):
+            self.emitter.outcomes[id(anchor), which] = f"{title}{part}"
             self.emitter.names[f"{title}{part}"] = frozenset(names)
 
     def _reduce_rows(self, anchor: Reduction) -> None:
@@ -121,15 +126,15 @@ class StoreWriter:
         space, place = self._locate(anchor.source)
         guards = space.guards
         channels, kind = self.region.product.shape[1], find_kind(anchor.kind, anchor.source.dtype)
-        title = self._choose_title(anchor)
-        text, helper = self.emitter.read(anchor.source, place, guards), ""
-        valid = self.emitter.bounds[LINE]
+        title, bound = self._choose_title(anchor), self.emitter.bounds[LINE]
+        value, valid = self.emitter.read(anchor.source, place, guards), as_expression(bound) if bound else None
+        terms = Terms(title, number(channels), value, Name(LINE), keep=True, valid=valid)
         for line in kind.whole:
-            if line == HELPER:
+            if line is HELPER:
                 assert anchor.helper is not None
-                helper = self.emitter.read(anchor.helper, place, guards)
+                terms = replace(terms, helper=self.emitter.read(anchor.helper, place, guards))
             else:
-                self.emitter.line(fill_line(line, title, text, "m", helper, "0, keep_dims=True", valid, str(channels)))
+                self.emitter.line(fill_line(line, terms))
             self._note_results(anchor, title, COLUMN)
 
     def _reduce_group(self, anchor: Reduction) -> None:
@@ -137,17 +142,20 @@ class StoreWriter:
         space, place = self._locate(anchor.source)
         kind, size = find_kind(anchor.kind, anchor.source.dtype), anchor.group
         title = self._choose_title(anchor)
-        shape, helper = f"(BLOCK_M, BLOCK_N // {size}, {size})", ""
-        text = f"tl.reshape({self.emitter.read(anchor.source, place, space.guards)}, {shape})"
+        shape = f"(BLOCK_M, BLOCK_N // {size}, {size})"
+        text = f"tl.reshape({show(self.emitter.read(anchor.source, place, space.guards))}, {shape})"
+        terms = Terms(title, number(size), as_expression(text), axis=2, keep=True)
         for line in kind.whole:
-            if line == HELPER:
+            if line is HELPER:
                 assert anchor.helper is not None
                 helper = self.arguments.name("apart")
-                self.emitter.line(f"{helper} = tl.reshape({self.emitter.read(anchor.helper, place, space.guards)}, {shape})")
+                self.emitter.line(f"{helper} = tl.reshape({show(self.emitter.read(anchor.helper, place, space.guards))}, {shape})")
+                terms = replace(terms, helper=Name(helper))
                 continue
-            found = fill_line(line, title, text, "", helper, "2, keep_dims=True", "", str(size))
-            name, _, value = found.partition(" = ")
-            self.emitter.line(f"{name} = {value}  # of each {size} columns")
+            found = fill_line(line, terms)
+            assert isinstance(found, Assign), "such lines are assignments"
+            name = show(found.targets[0])
+            self.emitter.line(replace(found, comment=f"# of each {size} columns"))
             self.emitter.line(f"{name} = tl.reshape(tl.broadcast_to({name}, {shape}), (BLOCK_M, BLOCK_N))")
             self._note_results(anchor, title, LINE, COLUMN)
 
@@ -155,12 +163,13 @@ class StoreWriter:
         """One number for each window or block of a tile's rows."""
         assert isinstance(anchor.source, TensorView)
         space, size = self.region.space, anchor.tile
-        text = self.emitter.read(anchor.reduced, space.place, space.guards)
-        inside = "" if anchor.source.windows else " & ".join(one for guard in space.guards for one in guard.texts)
+        text = show(self.emitter.read(anchor.reduced, space.place, space.guards))
+        tests = () if anchor.source.windows else [test for guard in space.guards for test in guard.list_tests()]
+        inside = show(join_tests(tests))
         if anchor.kind == "moments":
             self._find_moments(anchor, text, inside)
             return
-        counted = f"tl.where({inside}, {text}, {find_neutral(anchor)})" if inside else text
+        counted = f"tl.where({inside}, {text}, {show(find_neutral(anchor))})" if inside else text
         name = self.found[id(anchor), 0] = self.arguments.name(_NAMES[anchor.kind])
         what = "window" if anchor.source.windows else "block of columns"
         order = self.region.product.order

@@ -11,9 +11,14 @@ from tritonsmith.author.compiler.fusing.operands import find_fresh, find_kept, h
 from tritonsmith.author.compiler.fusing.rates import PROCESSORS, choose_sides, fill
 from tritonsmith.author.compiler.fusing.regions import ProductRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
+from tritonsmith.author.compiler.ir.code import Assign, Expression, Group, Name
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index
-from tritonsmith.author.compiler.ir.values import TRITON_TYPES, Formula, MatrixProduct, Tensor, TensorView
-from tritonsmith.author.compiler.kernels.emitter import Emitter
+from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.template import expression
+from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Formula, MatrixProduct, Tensor, TensorView
+from tritonsmith.author.compiler.kernels.emitter import Emitter, Found
+from tritonsmith.author.compiler.kernels.pieces import assign, join_tests, reads
+from tritonsmith.author.compiler.kernels.texts import as_expression
 from tritonsmith.author.recipe import Settings
 
 TUNED = ("block_m", "block_n", "block_k", "group", "product_warps", "num_stages")
@@ -314,7 +319,7 @@ class TileEmitter(Emitter):
     as_stored = False
     """Whether 16-bit values are left in their type."""
 
-    def address(self, value: Tensor, index: Index, stored: bool = False) -> str:
+    def address(self, value: Tensor, index: Index, stored: bool = False) -> Expression:
         """The pointer to an element."""
         groups: dict[frozenset[str], Index] = {}
         for atom, factor in index.terms:
@@ -322,42 +327,44 @@ class TileEmitter(Emitter):
         if stored or len(groups) < 2:
             return super().address(value, index, stored)
         pointer, inner = self.arguments.take(value, stored), self.scopes[-1].variables
-        text = pointer
+        address: Expression = Name(pointer)
         for names, part in sorted(groups.items(), key=lambda one: bool(one[0] & inner)):
-            shown = part.text if len(part.terms) == 1 and not part.text.startswith("-") else f"({part.text})"
+            shown = part.code if len(part.terms) == 1 and part.terms[0][1] > 0 else Group(part.code)
             if len(self.scopes) > 1 and not names & inner:
-                shown = self.keep(part.text, names, f"{pointer.removesuffix('_ptr')}_at")
-            text += f" + {shown}"
-        return text + (f" + {index.constant}" if index.constant > 0 else f" - {-index.constant}" if index.constant else "")
+                shown = self.keep(part.code, names, f"{pointer.removesuffix('_ptr')}_at")
+            address = expression("{a} + {b}", a=address, b=shown)
+        return Index(constant=index.constant).add_to(address) if index.constant > 0 else (
+            expression("{a} - {b}", a=address, b=-index.constant) if index.constant else address
+        )
 
-    def keep(self, text: str, names: frozenset[str], hint: str) -> str:
+    def keep(self, given: Expression | str, names: frozenset[str], hint: str) -> Name:
         """A name for an expression, computed as far out as it can be."""
-        scope = self._scope(names)
-        if text not in scope.expressions:
-            scope.expressions[text] = self.arguments.name(hint)
-            scope.lines.append(f"{scope.expressions[text]} = {text}")
-        return scope.expressions[text]
+        scope, node = self._scope(names), as_expression(given)
+        if node not in scope.expressions:
+            scope.expressions[node] = Name(self.arguments.name(hint))
+            scope.lines.append(assign(scope.expressions[node].name, node))
+        return scope.expressions[node]
 
-    def mask(self, names: frozenset[str], guards: tuple[Guard, ...] = ()) -> str:
+    def mask(self, names: frozenset[str], guards: tuple[Guard, ...] = ()) -> Expression | None:
         """The condition under which an element that depends on these variables exists."""
-        texts = [text for name, text in self.bounds.items() if text and name in names]
+        tests = [as_expression(test) for name, test in self.bounds.items() if test and name in names]
         for guard in guards:
             if guard.names <= names:
-                name = self.keep(guard.index.text, guard.names, "place") if len(guard.index.terms) > 1 else ""
-                texts += [text.replace(f"({guard.index.text} ", f"({name} ") if name else text for text in guard.texts]
-        found = " & ".join(dict.fromkeys(texts))
-        return self.keep(found, names, "inside_window") if len(found) > _LONG else found
+                name = self.keep(guard.index.code, guard.names, "place") if len(guard.index.terms) > 1 else None
+                tests += guard.list_tests(name)
+        joined = join_tests(tests)
+        return self.keep(joined, names, "inside_window") if joined and len(print_expression(joined)) > _LONG else joined
 
-    def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str = "") -> tuple[str, frozenset[str]]:
-        text, names = super()._load(value, at, guards, other)
-        return (text.removesuffix(".to(tl.float32)") if self.as_stored else text), names
+    def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: Expression | None = None) -> Found:
+        node, names = super()._load(value, at, guards, other)
+        return (reads(node) or node if self.as_stored else node), names
 
-    def load_at(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str) -> str:
+    def load_at(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str) -> Expression:
         """A load as an expression."""
-        return self._load(value, at, guards, other)[0]
+        return self._load(value, at, guards, as_expression(other))[0]
 
     def read_tile(self, value: Tensor, at: Coordinates, shape: tuple[str, str], spans: tuple[str, str], depth: int, ragged: bool) -> str:
-        """A tile of an operand as an expression.
+        """A tile of an operand as the text of an expression.
 
         Args:
             value: the operand.
@@ -372,17 +379,21 @@ class TileEmitter(Emitter):
             base = base.source
         computed = isinstance(base, Formula) and not self.in_memory(base)
         self.as_stored = not computed
-        text = self.read(value, at)
+        node = self.read(value, at)
         self.as_stored = False
-        names, lines = self.depends(text), self.scopes[-1].lines
-        if lines and lines[-1].startswith(f"{text} = ") and not computed:
-            text = lines.pop().partition(" = ")[2]
+        names, lines = self.depends(node), self.scopes[-1].lines
+        last = lines[-1] if lines else None
+        if isinstance(last, Assign) and last.targets == (node,) and last.value is not None and not computed:
+            lines.pop()
+            node = last.value
         if not set(spans) <= names:
-            text = f"tl.broadcast_to({text}, ({', '.join(shape)}))"
+            node = expression("tl.broadcast_to({x}, ({*shape}))", x=node, shape=[as_expression(size) for size in shape])
         along = next(one for one in spans if one in (ACROSS, DOWN))
         if ragged and (computed or along not in names):
-            text = f"tl.where({along} < {depth}, {text}, 0.0)"
-        return f"({text}).to({TRITON_TYPES[value.dtype]})" if computed and value.dtype != "float32" else text
+            node = expression("tl.where({along} < {depth}, {x}, 0.0)", along=along, depth=depth, x=node)
+        if computed and value.dtype != "float32":
+            node = expression("({x}).to({dtype})", x=node, dtype=TYPE_NAMES[value.dtype])
+        return print_expression(node)
 
 
 OUTER = frozenset((BATCH, LINE, COLUMN))

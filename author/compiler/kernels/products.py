@@ -21,6 +21,7 @@ from tritonsmith.author.compiler.kernels.product_tiles import (
     TileGrid,
     write_head,
 )
+from tritonsmith.author.compiler.kernels.texts import list_texts, show
 from tritonsmith.author.recipe import load_macros
 
 BIG = 2**31
@@ -77,7 +78,7 @@ class ProductWriter:
         lines = [*head, *body, *tail]
         if any("GROUP" in line for line in lines):
             constants["GROUP"] = self.tile.group
-        return Kernel(
+        return Kernel.from_text(
             name=self.name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values],
             sizes=self.grid.list_sizes(lines), constants=list(constants.items()), lines=lines, grid=f"({self.grid.launched},)",
             stores=list(self.region.stores), warps=self.tile.warps, stages=self.tile.stages, registers=self.tile.registers,
@@ -134,7 +135,7 @@ class ProductWriter:
         emitter.close(head)
         for line in self._lines("finish", scheme, "total", carried):
             emitter.line(line)
-        return emitter.scopes[0].lines
+        return list_texts(emitter.scopes[0].lines)
 
     def _open_loop(self, emitter: Emitter, block: int, step: str) -> str:
         """The first lines of the loop, and its head."""
@@ -163,7 +164,7 @@ class ProductWriter:
         pointer = self.arguments.take(parts.parts)
         count, _, lines, places = parts.parts.shape
         first = f"(batch * {lines} + {line})" if self.batch > 1 else line
-        start = emitter.keep(f"{pointer} + {first} * {places}", OUTER, "parts_at")
+        start = show(emitter.keep(f"{pointer} + {first} * {places}", OUTER, "parts_at"))
         tap = f"tap * {places // self.taps} + " if self.taps > 1 else ""
         mask = emitter.bounds[line]
         for number, name in enumerate(("high", "low")[:count]):

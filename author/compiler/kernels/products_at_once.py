@@ -15,6 +15,7 @@ from tritonsmith.author.compiler.kernels.product_parts import watch_places
 from tritonsmith.author.compiler.kernels.product_stores import StoreWriter
 from tritonsmith.author.compiler.kernels.product_tiles import INNER, OUTER, SIZES, STEP, TileEmitter, write_places
 from tritonsmith.author.compiler.kernels.products import BIG, ProductWriter
+from tritonsmith.author.compiler.kernels.texts import list_texts
 
 _PARTS = ("large", "high", "low")
 """Of the weights: the high part times 2^11, the high part, and the low one."""
@@ -32,7 +33,7 @@ class OnceWriter(ProductWriter):
         stores = StoreWriter(self.region, self.grid, arguments, big)
         tail = stores.write()
         rows, columns = write_places(self.grid, big, "BLOCK_M", "BLOCK_N")
-        same = [rows, *self._load_exponents(), *stores.ahead]
+        same = [rows, *self._load_exponents(), *list_texts(stores.ahead)]
         turned = ["total = tl.trans(total)"] if self.turned else []
         tile = [columns, *sums, *turned, "total = shift(total, -exponent)", *tail]
         wide = "right_wide = tl.zeros((BLOCK_N,), tl.int32)"
@@ -47,7 +48,7 @@ class OnceWriter(ProductWriter):
             f"{test}  # rare: fp16 parts would lose digits", "    tl.debug_barrier()  # the stores above come first",
             f"    {turns}", *(f"    {line}" for line in call),
         ]  # fmt: skip
-        return Kernel(
+        return Kernel.from_text(
             name=self.name, does="", arguments=[(arguments.names[id(one)], one) for one in arguments.values],
             sizes=self.grid.list_sizes(lines), constants=[("BLOCK_M", self.tile.rows), ("BLOCK_N", self.tile.columns)], lines=lines,
             grid=f"({self._count_programs()},)", stores=list(self.region.stores), warps=self.tile.warps,
@@ -91,7 +92,7 @@ class OnceWriter(ProductWriter):
         """Lines that find whether parts do for what each column reads."""
         emitter = self._open_emitter()
         watch_places(emitter, self.fresh["right"], self.region.product.sizes, by_column=True)
-        return emitter.scopes[0].lines
+        return list_texts(emitter.scopes[0].lines)
 
     def _sum_blocks(self) -> list[str]:
         """The sums of a tile."""
@@ -117,4 +118,4 @@ class OnceWriter(ProductWriter):
         for number, (left, right) in enumerate([*small, *large]):
             given = f"{right}, {left}" if self.turned else f"{left}, {right}"
             emitter.line(f"total = tl.dot({given}{', total' if number else ''})")
-        return emitter.scopes[0].lines
+        return list_texts(emitter.scopes[0].lines)

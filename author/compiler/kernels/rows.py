@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
-import re
+from dataclasses import replace
 
 from tritonsmith.author.compiler.fusing.regions import RowRegion
 from tritonsmith.author.compiler.fusing.space import PLACE, ROW, Walk, anchor_coordinates
+from tritonsmith.author.compiler.ir.code import Expression, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Index
-from tritonsmith.author.compiler.ir.values import TRITON_TYPES, Anchor, Reduction, Scan, Tensor
+from tritonsmith.author.compiler.ir.template import expression, statement, statements
+from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Anchor, Reduction, Scan, Tensor
+from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.anchors import (
     HELPER,
     TURN,
     ReductionKind,
+    Terms,
     count_alone,
     fill_line,
     find_kind,
@@ -21,10 +25,18 @@ from tritonsmith.author.compiler.kernels.anchors import (
 )
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Kernel
+from tritonsmith.author.compiler.kernels.pieces import BLOCK, assign, loop, options, widen
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling, choose_tiling
 from tritonsmith.author.recipe import Settings
 
 _BIG = 2**31
+INSIDE, VALID = Name("inside"), Name("valid")
+"""Conditions under which a program's rows, and its places, exist."""
+_ONE = expression("()")
+_SHAPES = {
+    RowLayout.ROW: expression("(BLOCK,)"), RowLayout.TILE: expression("(ROWS, BLOCK)"), RowLayout.COLUMNS: expression("(ROWS,)"),
+}  # fmt: skip
+"""By layout: the shape of what is accumulated."""
 _UNROLLED = 32
 """Places of a row that a loop without a counter goes through."""
 
@@ -104,9 +116,9 @@ def give_hints(emitter: Emitter, region: RowRegion, tiling: Tiling, last: bool, 
     """
     several = several and tiling.looped and tiling.layout is RowLayout.ROW
     whole = region.space.rows * region.space.length
-    hint = f', eviction_policy="evict_{"first" if last else "last"}"' if several else ""
-    emitter.load_hints = {key: hint for key, value in region.reads.items() if value.size >= whole}
-    emitter.store_hint = ', cache_modifier=".cs"' if several and last and region.space.length > 2 * tiling.block else ""
+    hint = options(eviction_policy=f"evict_{'first' if last else 'last'}") if several else ()
+    emitter.load_options = {key: hint for key, value in region.reads.items() if value.size >= whole}
+    emitter.store_options = options(cache_modifier=".cs") if several and last and region.space.length > 2 * tiling.block else ()
 
 
 class RowWriter:
@@ -126,7 +138,7 @@ class RowWriter:
         self.ragged = tiling.layout is not RowLayout.COLUMNS and length % block != 0
         self.row_vector = tiling.layout is not RowLayout.ROW
         self.has_rest = self.row_vector and (self.free or self.space.rows % tiling.rows != 0)
-        bounds = {ROW: "inside" if self.has_rest else "", PLACE: "valid" if self.ragged else ""}
+        bounds = {ROW: INSIDE if self.has_rest else None, PLACE: VALID if self.ragged else None}
         outer = frozenset((ROW,)) if tiling.looped else frozenset((ROW, PLACE))
         self.emitter = Emitter(self.arguments, self.in_memory, bounds, outer)
         self.emitter.rounded = region.rounded
@@ -140,48 +152,64 @@ class RowWriter:
 
     def write(self, name: str) -> Kernel:
         """The kernel."""
-        for number, (anchors, stores) in enumerate(passes := order_passes(self.region, self.tiling.looped)):
-            give_hints(self.emitter, self.region, self.tiling, number == len(passes) - 1, len(passes) > 1)
+        for place, (anchors, stores) in enumerate(passes := order_passes(self.region, self.tiling.looped)):
+            give_hints(self.emitter, self.region, self.tiling, place == len(passes) - 1, len(passes) > 1)
             self.write_pass(anchors, stores)
         for value, at, index in list_row_stores(self.region):
-            text = self.emitter.read(value, at)
-            self.emitter.store(value, index, text, frozenset((ROW,)))
-        big = self.arguments.largest >= _BIG
-        lines = [*self.head(big), *self.emitter.scopes[0].lines]
-        rows, sizes = -(-self.space.rows // self.tiling.rows), [("rows", str(self.space.rows))] if self.free and self.has_rest else []
-        grid = f"lambda c: (triton.cdiv({self.space.rows}, c['ROWS']),)" if sizes else f"({rows},)"
-        constants = [("ROWS", self.tiling.rows)] if self.row_vector and self.space.rows > 1 else []
-        constants += [("BLOCK", self.tiling.block)] if self.tiling.layout is not RowLayout.COLUMNS else []
+            self.emitter.store(value, index, self.emitter.read(value, at), frozenset((ROW,)))
+        rows, free = self.space.rows, self.free and self.has_rest
+        grid = expression("({programs},)", programs=-(-rows // self.tiling.rows))
+        if free:
+            grid = expression("lambda c: (triton.cdiv({rows}, c['ROWS']),)", rows=rows)
         return Kernel(
-            name=name, does="", arguments=[(self.arguments.names[id(one)], one) for one in self.arguments.values], sizes=sizes,
-            constants=constants, lines=lines, grid=grid, stores=list(self.region.stores), warps=self.tiling.warps,
+            name=name, does="", arguments=self.arguments.list(), sizes=[("rows", number(rows))] if free else [],
+            constants=self.list_constants(), body=[*self.head(), *self.emitter.scopes[0].lines], grid=grid,
+            stores=list(self.region.stores), warps=self.tiling.warps,
         )  # fmt: skip
 
-    def head(self, big: bool) -> list[str]:
+    def list_constants(self) -> list[tuple[str, int]]:
+        """The sizes of a program."""
+        constants = [("ROWS", self.tiling.rows)] if self.row_vector and self.space.rows > 1 else []
+        return constants + ([("BLOCK", self.tiling.block)] if self.tiling.layout is not RowLayout.COLUMNS else [])
+
+    def head(self) -> list[Statement]:
         """The lines that say which rows and places a program has."""
-        wide = ".to(tl.int64)" if big else ""
-        program = "tl.program_id(0)" + (" // PARTS" if self.chunk else "")
-        lines = []
-        if self.space.rows > 1:
-            row = f"({program}){wide}" if self.chunk and wide else f"{program}{wide}"
-            if self.row_vector:
-                axis = "[:, None]" if self.tiling.layout is RowLayout.TILE else ""
-                added = f"{row} * ROWS + tl.arange(0, ROWS)"
-                lines.append(f"row = ({added}){axis}" if axis else f"row = {added}")
-                lines += [f"inside = row < {'rows' if self.free else self.space.rows}"] if self.has_rest else []
-            else:
-                lines.append(f"row = {row}")
+        big = self.arguments.largest >= _BIG
+        lines = self._find_rows(big) if self.space.rows > 1 else []
         if self.chunk:
-            lines.append(f"begin = (tl.program_id(0) % PARTS){wide} * {self.chunk}")
-            lines.append(f"end = tl.minimum(begin + {self.chunk}, {self.space.length})")
+            part = widen(expression("(tl.program_id(0) % PARTS)"), big)
+            lines += statements(
+                """
+                begin = {part} * {chunk}
+                end = tl.minimum(begin + {chunk}, {length})
+                """,
+                part=part, chunk=self.chunk, length=self.space.length,
+            )  # fmt: skip
         if not self.tiling.looped:
-            lines.append(f"k = {self._places()}")
-            masked = self.ragged or any("valid" in line for line in self.emitter.scopes[0].lines)
-            lines += [f"valid = k < {self.space.length}"] if masked else []
+            lines.append(assign("k", self._list_places()))
+            masked = self.ragged or any(VALID.name in names_in(line) for line in self.emitter.scopes[0].lines)
+            lines += [self._compare_places()] if masked else []
         return lines
 
-    def _places(self) -> str:
-        return f"tl.arange(0, BLOCK){'[None, :]' if self.tiling.layout is RowLayout.TILE else ''}"
+    def _find_rows(self, big: bool) -> list[Statement]:
+        """The lines that say which rows a program has, and which of them exist."""
+        program = expression("tl.program_id(0)")
+        if self.chunk:
+            program = expression("(tl.program_id(0) // PARTS)" if big else "tl.program_id(0) // PARTS")
+        program = widen(program, big)
+        if not self.row_vector:
+            return [assign(ROW, program)]
+        vector = expression("{program} * ROWS + tl.arange(0, ROWS)", program=program)
+        if self.tiling.layout is RowLayout.TILE:
+            vector = expression("({vector})[:, None]", vector=vector)
+        last = Name("rows") if self.free else number(self.space.rows)
+        return [assign(ROW, vector), *([statement("inside = row < {last}", last=last)] if self.has_rest else [])]
+
+    def _list_places(self) -> Expression:
+        return expression("tl.arange(0, BLOCK)[None, :]" if self.tiling.layout is RowLayout.TILE else "tl.arange(0, BLOCK)")
+
+    def _compare_places(self) -> Statement:
+        return statement("valid = k < {length}", length=self.space.length)
 
     def write_pass(self, anchors: list[Anchor], stores: list[Tensor]) -> None:
         """Go along the row once."""
@@ -197,14 +225,13 @@ class RowWriter:
             self._start(anchor)
         emitter.open(frozenset((PLACE,)))
         if tiling.layout is not RowLayout.COLUMNS:
-            emitter.line(f"k = start + {self._places()}")
-            emitter.line(f"valid = k < {self.space.length}")
+            emitter.line(statement("k = start + {places}", places=self._list_places()), self._compare_places())
         before = len(emitter.scopes[-1].lines)
         for anchor in anchors:
             self._step(anchor) if isinstance(anchor, Reduction) else self._run(anchor)
         self.store_places(stores)
         lines = emitter.scopes[-1].lines
-        if tiling.layout is not RowLayout.COLUMNS and not any(re.search(r"\bvalid\b", line) for line in lines[before:]):
+        if tiling.layout is not RowLayout.COLUMNS and not any(VALID.name in names_in(line) for line in lines[before:]):
             lines.pop(before - 1)
         self._close_loop()
         if tiling.layout is not RowLayout.COLUMNS:
@@ -214,25 +241,24 @@ class RowWriter:
             self.conclude(anchor)
 
     def _close_loop(self) -> None:
-        length, backwards = self.space.length, _runs_back(self.region)
-        ends = "begin, end" if self.chunk else f"0, {length}"
+        length, backwards, emitter = self.space.length, _runs_back(self.region), self.emitter
+        ends: tuple[int | Expression, ...] = (Name("begin"), Name("end")) if self.chunk else (0, length)
         if self.tiling.layout is not RowLayout.COLUMNS:
             last = (length - 1) // self.tiling.block
             if backwards:
-                self.emitter.scopes[-1].lines.insert(0, f"start = ({last} - step) * BLOCK")
-            self.emitter.close(f"for step in range({last + 1}):" if backwards else f"for start in range({ends}, BLOCK):")
+                emitter.scopes[-1].lines.insert(0, statement("start = ({last} - step) * BLOCK", last=last))
+            emitter.close(loop("step", last + 1) if backwards else loop("start", *ends, BLOCK))
         elif self.chunk or backwards:
-            self.emitter.close(f"for k in range({f'{length - 1}, -1, -1' if backwards else ends}):")
+            emitter.close(loop(PLACE, length - 1, -1, -1) if backwards else loop(PLACE, *ends))
         else:
-            self.emitter.close(f"for k in {'tl.static_range' if self.emitter.numbers else 'range'}({length}):")
+            emitter.close(loop(PLACE, length, kind="tl.static_range" if emitter.numbers else "range"))
 
     def store_places(self, stores: list[Tensor]) -> None:
         """Store values that have an element for each place."""
         for value in stores:
             found = self.space.find(value.shape)
             assert found is not None
-            text = self.emitter.read(value, found[0])
-            self.emitter.store(value, self.space.whole, text, frozenset((ROW, PLACE)))
+            self.emitter.store(value, self.space.whole, self.emitter.read(value, found[0]), frozenset((ROW, PLACE)))
 
     def entitle(self, anchor: Anchor) -> None:
         """Name the results of an anchor."""
@@ -242,63 +268,69 @@ class RowWriter:
             self.emitter.outcomes[id(anchor), 0] = title
             self.emitter.names[title] = frozenset((ROW, PLACE))
             return
-        for number, part in enumerate(find_kind(anchor.kind, anchor.source.dtype).parts[:2]):
-            self.emitter.outcomes[id(anchor), number] = f"{title}{part}"
+        for which, part in enumerate(find_kind(anchor.kind, anchor.source.dtype).parts[:2]):
+            self.emitter.outcomes[id(anchor), which] = f"{title}{part}"
             self.emitter.names[f"{title}{part}"] = frozenset((ROW,))
 
-    def _value(self, anchor: Anchor) -> tuple[str, str]:
-        """The element that an anchor takes in, and the condition under which it counts; empty where it always does."""
-        text = self.emitter.read(anchor.source, anchor_coordinates(anchor)[0])
-        constant = PLACE not in self.emitter.depends(text) and self.tiling.layout is not RowLayout.COLUMNS and self.space.length > 1
+    def _take(self, anchor: Anchor) -> tuple[Expression, Expression | None]:
+        """The element that an anchor takes in, and the condition under which it counts; None where it always does."""
+        element = self.emitter.read(anchor.source, anchor_coordinates(anchor)[0])
+        constant = PLACE not in self.emitter.depends(element) and self.tiling.layout is not RowLayout.COLUMNS and self.space.length > 1
         if anchor.source.dtype == "bool":
-            text = f"{text}.to(tl.int32)"
-        return text, "valid" if self.ragged or constant else ""
+            element = expression("{x}.to(tl.int32)", x=element)
+        return element, VALID if self.ragged or constant else None
 
-    def fill(self, line: str, anchor: Anchor, text: str = "", valid: str = "", helper: str = "") -> str:
-        """A line of a reduction for an anchor."""
-        axis = "1, keep_dims=True" if self.tiling.layout is RowLayout.TILE else "0"
-        place, length = "k" if self.space.length > 1 else "0", "(end - begin)" if self.chunk else str(self.space.length)
-        return fill_line(line, self.titles[id(anchor)], text, place, helper, axis, valid, length)
+    def _list_terms(self, anchor: Anchor, element: Expression | None = None, valid: Expression | None = None) -> Terms:
+        """What fills the lines of a reduction."""
+        tile = self.tiling.layout is RowLayout.TILE
+        return Terms(
+            self.titles[id(anchor)], expression("end - begin") if self.chunk else number(self.space.length), element or number(0),
+            Name(PLACE) if self.space.length > 1 else number(0), axis=int(tile), keep=tile, valid=valid,
+        )  # fmt: skip
 
     def reduce_whole(self, anchor: Reduction) -> None:
         """Make one number of all places at once."""
-        text, valid = self._value(anchor)
-        helper = ""
+        terms = self._list_terms(anchor, *self._take(anchor))
         for line in find_kind(anchor.kind, anchor.source.dtype).whole:
-            if line == HELPER:
+            if line is HELPER:
                 assert anchor.helper is not None
-                helper = self.emitter.read(anchor.helper, anchor_coordinates(anchor)[0])
+                terms = replace(terms, helper=self.emitter.read(anchor.helper, anchor_coordinates(anchor)[0]))
             else:
-                self.emitter.line(self.fill(line, anchor, text, valid, helper))
+                self.add_line(fill_line(line, terms), anchor)
         self.conclude(anchor)
+
+    def add_line(self, line: Statement, anchor: Reduction) -> None:
+        """Add a line of a reduction of all places at once."""
+        self.emitter.line(line)
 
     def conclude(self, anchor: Anchor) -> None:
         """Turn numbers back into truths."""
         if anchor.kind in ("any", "all"):
-            self.emitter.line(f"{self.titles[id(anchor)]} = {self.titles[id(anchor)]} != 0")
+            self.emitter.line(statement("{n} = {n} != 0", n=self.titles[id(anchor)]))
 
     def _start(self, anchor: Anchor) -> None:
         layout = self.tiling.layout
         if isinstance(anchor, Scan):
             self.emitter.line(start_scan(anchor, self.titles[id(anchor)], layout))
             return
-        shape = {RowLayout.ROW: "(BLOCK,)", RowLayout.TILE: "(ROWS, BLOCK)", RowLayout.COLUMNS: "(ROWS,)"}[layout]
         kind = _choose_kind(anchor, self.ragged and _runs_back(self.region))
         for part, start in zip(kind.parts, kind.start, strict=True):
-            wide = "tl.int32" if part == "_place" else TRITON_TYPES[find_type(anchor.source.dtype)]
-            self.emitter.line(f"{self.titles[id(anchor)]}{part} = tl.full({'()' if part == TURN else shape}, {start}, {wide})")
+            dtype = "int32" if part == "_place" else find_type(anchor.source.dtype)
+            shape = _ONE if part == TURN else _SHAPES[layout]
+            name = f"{self.titles[id(anchor)]}{part}"
+            value = expression("tl.full({shape}, {start}, {dtype})", shape=shape, start=start, dtype=TYPE_NAMES[dtype])
+            self.emitter.line(assign(name, value))
 
     def _step(self, anchor: Anchor) -> None:
-        text, valid = self._value(anchor)
+        terms = self._list_terms(anchor, *self._take(anchor))
         for line in _choose_kind(anchor, self.ragged and _runs_back(self.region)).step:
-            self.emitter.line(self.fill(line, anchor, text, valid))
+            self.emitter.line(fill_line(line, terms))
 
     def _finish(self, anchor: Anchor) -> None:
         if isinstance(anchor, Reduction):
             for line in find_kind(anchor.kind, anchor.source.dtype).finish:
-                self.emitter.line(self.fill(line, anchor))
+                self.emitter.line(fill_line(line, self._list_terms(anchor)))
 
     def _run(self, anchor: Anchor) -> None:
-        text, valid = self._value(anchor)
-        for line in write_scan(anchor, self.titles[id(anchor)], text, valid, self.tiling):
-            self.emitter.line(line)
+        element, valid = self._take(anchor)
+        self.emitter.line(*write_scan(anchor, self.titles[id(anchor)], element, valid, self.tiling))

@@ -18,12 +18,13 @@ from tritonsmith.author.compiler.fusing.regions import (
     WorkRegion,
 )
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, LINE, TAP
+from tritonsmith.author.compiler.ir.printer import print_expression, print_function
 from tritonsmith.author.compiler.ir.scatter import Scatter
 from tritonsmith.author.compiler.ir.values import Formula, Held, Item, Joined, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
 from tritonsmith.author.compiler.kernels.attention.attention import write_attention
 from tritonsmith.author.compiler.kernels.held import is_held, write_held
-from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, fold, wrap
+from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, wrap
 from tritonsmith.author.compiler.kernels.names import Namer, list_operations
 from tritonsmith.author.compiler.kernels.pointwise import write_pointwise, write_scatter
 from tritonsmith.author.compiler.kernels.product_kernels import write_product
@@ -231,16 +232,14 @@ class ModuleWriter:
             self.text.forward.append(f"{name} = {self._allocate(value)}")
         if kernel.parts is not None:
             self._keep(kernel.parts)
-        head = wrap(f"def {kernel.name}(", kernel.signature.split(", "), "):", "")
-        does = kernel.does or f"{', '.join(list_operations(region))} of {_describe(region)}."
-        lines = ["@triton.jit", *head, f'    """{does}"""', *(folded for line in kernel.lines for folded in fold(f"    {line}"))]
-        launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), "\n".join(lines)])
-        arguments = [self._pass(value) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
+        function = kernel.function(f"{', '.join(list_operations(region))} of {_describe(region)}.")
+        launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), print_function(function)])
+        arguments = [self._pass(value) for _, value in kernel.arguments] + [print_expression(given) for _, given in kernel.sizes]
         arguments += [f"{name}={value}" for name, value in kernel.constants]
         options = [f"num_warps={kernel.warps}", *([f"num_stages={kernel.stages}"] if kernel.stages else [])]
         options += [f"maxnreg={kernel.registers}"] if kernel.registers else []
         options += ["launch_cooperative_grid=True"] if kernel.cooperative else []
-        self.text.forward += wrap(f"{launched}[{kernel.grid}](", [*arguments, *options], ")", "")
+        self.text.forward += wrap(f"{launched}[{print_expression(kernel.grid)}](", [*arguments, *options], ")", "")
         self.text.first = self.text.first or launched
         return launched
 

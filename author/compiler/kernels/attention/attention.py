@@ -19,6 +19,7 @@ from tritonsmith.author.compiler.kernels.attention.products import HeadProducts
 from tritonsmith.author.compiler.kernels.attention.spans import write_spans
 from tritonsmith.author.compiler.kernels.emitter import Arguments
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
+from tritonsmith.author.compiler.kernels.texts import list_texts, show
 from tritonsmith.author.recipe import Settings
 
 _BIG = 2**31
@@ -115,9 +116,9 @@ class AttentionWriter:
     def _finish(self, name: str) -> Kernel:
         one, blocks, arguments = self.one, self.blocks, self.arguments
         number = -(-one.queries // blocks.queries)
-        lines = [*self._head(number), *self.emitter.scopes[0].lines]
+        lines = [*self._head(number), *list_texts(self.emitter.scopes[0].lines)]
         kind = "softmax(scores) @ values" if one.softmax else "scores @ values, scores with elementwise work on them"
-        return Kernel(
+        return Kernel.from_text(
             name=name, does=f"{kind}, for heads of {one.queries} queries and {one.keys} keys, block by block.",
             arguments=[(arguments.names[id(value)], value) for value in arguments.values], sizes=[],
             constants=[("BLOCK_M", blocks.queries), ("BLOCK_N", blocks.keys)], lines=lines,
@@ -157,7 +158,7 @@ class AttentionWriter:
         masked = self._is_masked(value)
         far = one.softmax and can_be_far(one.score, one.product)
         factor = find_factor(value, one.product) if one.softmax and not ragged and not far else None
-        score = "scores" if factor else emitter.read(value, one.find(value, variable(QUERY, one.queries), variable(KEY, one.keys)))
+        score = "scores" if factor else show(emitter.read(value, one.find(value, variable(QUERY, one.queries), variable(KEY, one.keys))))
         ragged = ragged and not (one.causal and one.queries <= one.keys)
         if not one.softmax:
             emitter.line(f"weights = {f'tl.where(valid, {score}, 0.0)' if ragged else score}")

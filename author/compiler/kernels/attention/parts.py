@@ -12,6 +12,7 @@ from tritonsmith.author.compiler.kernels.attention.blocks import KEPT, SAFE, Blo
 from tritonsmith.author.compiler.kernels.attention.places import DOWN, WORDS, load_operand, make_emitter, write_piece
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
+from tritonsmith.author.compiler.kernels.texts import list_texts
 from tritonsmith.author.recipe import Settings
 
 _MOST_KEYS = 128
@@ -112,10 +113,10 @@ def write_head_parts(region: AttentionRegion, name: str, blocks: Blocks, parts: 
         for number, piece in enumerate(pieces):
             lines += write_piece(f"{axis}{number}", piece.start, piece.places, size, "", wide, down=False)
             _split_piece(emitter, region, tensor, f"{letter}{number}", f"{axis}{number}", piece, lead)
-    return Kernel(
+    return Kernel.from_text(
         name=name, does="fp16 parts of keys and values: each key times a power of two, and each column of a block of values.",
         arguments=[(arguments.names[id(value)], value) for value in arguments.values], sizes=[], constants=[("BLOCK_N", blocks.keys)],
-        lines=[*lines, *emitter.scopes[0].lines], grid=f"({parts.blocks * one.heads},)",
+        lines=[*lines, *list_texts(emitter.scopes[0].lines)], grid=f"({parts.blocks * one.heads},)",
         stores=[buffer for piece in (*parts.keys, *parts.values) for buffer in (piece.parts, piece.factors)], warps=4,
     )  # fmt: skip
 

@@ -8,6 +8,7 @@ from tritonsmith.author.compiler.ir.indices import Index
 from tritonsmith.author.compiler.ir.values import TRITON_TYPES, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.attention.blocks import KEPT, Blocks
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
+from tritonsmith.author.compiler.kernels.texts import show
 
 DOWN = "n_down"
 """Keys as rows, where `n` has them as columns."""
@@ -32,7 +33,7 @@ def load_operand(region: AttentionRegion, emitter: Emitter, value: Tensor, row: 
         below = below.source
     direct = value.dtype != "float32"
     emitter.narrow = direct and is_read(below)
-    text = emitter.read(value, at)
+    text = show(emitter.read(value, at))
     emitter.narrow = False
     if direct and not is_read(below):
         emitter.line(f"{text} = {text}.to({TRITON_TYPES[value.dtype]})")

@@ -9,6 +9,7 @@ from tritonsmith.author.compiler.kernels.attention.blocks import Blocks
 from tritonsmith.author.compiler.kernels.attention.places import SPAN, WORDS, make_emitter
 from tritonsmith.author.compiler.kernels.emitter import Arguments
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
+from tritonsmith.author.compiler.kernels.texts import list_texts, show
 
 
 def write_spans(region: AttentionRegion, name: str, blocks: Blocks, spans: Buffer) -> Kernel:
@@ -24,7 +25,7 @@ def write_spans(region: AttentionRegion, name: str, blocks: Blocks, spans: Buffe
     emitter.open(frozenset((KEY,)))
     emitter.line("n = (start + tl.arange(0, BLOCK_N))[None, :]")
     emitter.line(f"valid = n < {one.keys}")
-    text = emitter.read(one.hidden, find_hidden(one))
+    text = show(emitter.read(one.hidden, find_hidden(one)))
     emitter.line(f"seen = ({text} == 0) & (m < {one.queries}) & valid")
     emitter.line("last = tl.maximum(last, tl.max(tl.max(tl.where(seen, n + 1, 0), 1), 0))")
     emitter.line("first = tl.where(last > 0, tl.minimum(first, start), first)")
@@ -35,9 +36,9 @@ def write_spans(region: AttentionRegion, name: str, blocks: Blocks, spans: Buffe
     emitter.line(f"clear = tl.minimum(clear, {one.keys // blocks.keys * blocks.keys})")
     for place, word in enumerate(SPAN):
         emitter.line(f"tl.store({pointer} + block * 3{f' + {place}' if place else ''}, {word})")
-    return Kernel(
+    return Kernel.from_text(
         name=name, does="For each block of queries: the first block of keys that is seen, the first that not all see, the end of the last.",
         arguments=[(arguments.names[id(value)], value) for value in arguments.values], sizes=[],
-        constants=[("BLOCK_M", blocks.queries), ("BLOCK_N", blocks.keys)], lines=[*lines, *emitter.scopes[0].lines],
+        constants=[("BLOCK_M", blocks.queries), ("BLOCK_N", blocks.keys)], lines=[*lines, *list_texts(emitter.scopes[0].lines)],
         grid=f"({spans.shape[0]},)", stores=[spans], warps=4,
     )  # fmt: skip

@@ -1,0 +1,112 @@
+"""The records of kernels of rows, elements, scatters and recurrent layers."""
+
+from __future__ import annotations
+
+from recipe_cases.reading import plan_of
+from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, RecurrentRegion, RowRegion, ScatterRegion, WorkRegion
+from tritonsmith.author.compiler.ir.code import Call, For, Function, Name
+from tritonsmith.author.compiler.ir.parser import parse_expression
+from tritonsmith.author.compiler.ir.printer import print_function
+from tritonsmith.author.compiler.ir.template import statements
+from tritonsmith.author.compiler.ir.walk import iterate, names_in
+from tritonsmith.author.compiler.kernels.accumulators import write_steps
+from tritonsmith.author.compiler.kernels.kernel import Kernel, share_quotients
+from tritonsmith.author.compiler.kernels.pointwise import write_pointwise, write_scatter
+from tritonsmith.author.compiler.kernels.rows import write_rows
+from tritonsmith.author.compiler.kernels.split import write_split
+
+SETTINGS = {"block": 1024, "num_warps": 4, "tile": 4096, "per_thread": 16, "whole_row": 16384, "parts": 2}
+
+
+def _cut(kind: type[WorkRegion], forward: str, inputs: str, **rest: str) -> WorkRegion:
+    return next(region for region in plan_of(forward, inputs, **rest).regions if isinstance(region, kind))
+
+
+def _write_rows(forward: str, inputs: str, **settings: int) -> Kernel:
+    region = _cut(RowRegion, forward, inputs)
+    assert isinstance(region, RowRegion)
+    (kernel,) = write_rows(region, "rows", SETTINGS | settings)
+    return kernel
+
+
+def _list_loads(function: Function) -> list[Call]:
+    return [part for part in iterate(function) if isinstance(part, Call) and part.function == parse_expression("tl.load")]
+
+
+def test_a_row_that_a_program_holds_is_read_once() -> None:
+    kernel = _write_rows("return x.softmax(-1)", "torch.randn(64, 3000)")
+    function = kernel.function("softmax")
+    (load,) = _list_loads(function)
+    assert dict(kernel.constants) == {"BLOCK": 4096} and "valid" in names_in(load)
+    assert [parameter.name for parameter in function.parameters][-1] == "BLOCK" and function.docstring is not None
+    assert not any(isinstance(line, For) for line in function.body)
+
+
+def test_a_long_row_is_gone_through_in_blocks() -> None:
+    kernel = _write_rows("return x.softmax(-1)", "torch.randn(2000, 4096)", whole_row=1024, tile=512)
+    loops = [line for line in kernel.body if isinstance(line, For)]
+    assert [line.source for line in loops] == [parse_expression("range(0, 4096, BLOCK)")] * 2
+    hints = [keyword.name for load in _list_loads(kernel.function()) for keyword in load.keywords]
+    assert hints == ["eviction_policy"] * 2 and "valid" not in {name for line in loops for name in names_in(line)}
+
+
+def test_several_programs_share_a_row_and_a_second_kernel_joins_it() -> None:
+    region = _cut(RowRegion, "return x.sum(-1)", "torch.randn(2, 1000000)")
+    assert isinstance(region, RowRegion) and region.split
+    first, join = write_split(region, "total", SETTINGS)
+    assert first.body[0] == statements("row = tl.program_id(0) // PARTS")[0]
+    assert {"begin", "end"} <= names_in(first.function()) and first.grid != join.grid
+    assert statements("sum = tl.sum(sum_parts, 0)")[0] in join.body
+
+
+def test_elements_have_a_bound_only_where_the_last_block_is_not_full() -> None:
+    written = {}
+    for size in (4096, 4097):
+        region = _cut(PointwiseRegion, "return x * 2 + 1", f"torch.randn({size})")
+        assert isinstance(region, PointwiseRegion)
+        region.free = False
+        (kernel,) = write_pointwise(region, "double", SETTINGS, lambda value, reads=region.reads: id(value) in reads)
+        written[size] = kernel
+    assert written[4096].grid == parse_expression("(4,)") and written[4097].grid == parse_expression("(5,)")
+    assert "inside" not in names_in(written[4096].function()) and "inside" in names_in(written[4097].function())
+
+
+def test_elements_that_meet_at_a_place_are_added_there() -> None:
+    region = _cut(ScatterRegion, "return x.index_add(0, y, x)", "torch.randn(64, 8), torch.arange(64)", arguments="x, y")
+    assert isinstance(region, ScatterRegion)
+    (kernel,) = write_scatter(region, "meet", SETTINGS, lambda value: id(value) in region.reads)
+    add = parse_expression("tl.atomic_add")
+    (added,) = [part for part in iterate(kernel.function()) if isinstance(part, Call) and part.function == add]
+    assert [keyword.name for keyword in added.keywords] == ["mask", "sem"]
+
+
+def test_a_recurrent_layer_is_one_loop_over_steps() -> None:
+    region = _cut(RecurrentRegion, "return self.g(x)[0]", "torch.randn(5, 3, 20)", init="self.g = nn.GRU(20, 24)")
+    assert isinstance(region, RecurrentRegion)
+    (kernel,) = write_steps(region, "steps")
+    steps = kernel.body[-1]
+    assert isinstance(steps, For) and steps.source == parse_expression("range(5)")
+    assert {"reset", "update", "new"} <= names_in(steps) and "forget" not in names_in(steps)
+    assert steps.body[-2].comment and steps.body[-1] == statements("previous = here")[0]
+
+
+def test_a_kernel_from_text_is_the_same_record() -> None:
+    lines = ["for k in range(4):", "    total += tl.load(x_ptr + k)  # each", "tl.store(y_ptr, total)"]
+    kernel = Kernel.from_text(
+        name="add", does="A sum.", arguments=[], sizes=[("rows", "4 * n")], constants=[("B", 2)], lines=lines, grid="(2,)"
+    )
+    function = kernel.function()
+    assert (kernel.grid, kernel.sizes) == (parse_expression("(2,)"), [("rows", parse_expression("4 * n"))])
+    assert statements(print_function(function)) == (function,)
+
+
+def test_a_quotient_that_a_block_does_not_change_is_shared() -> None:
+    lines = statements("""
+x = tl.load(x_ptr + k // 512)
+y = tl.load(y_ptr + k // 512, mask=inside, other=0.0)
+z = x + k // 100
+tl.store(z_ptr + k // 512, z)
+""")
+    shared = share_quotients(lines, "k", "first", 256)
+    assert shared[0] == statements("x = tl.load(x_ptr + first // 512)")[0]
+    assert shared[1:] == list(lines[1:]) and Name("first") not in iterate(shared[2])
