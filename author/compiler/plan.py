@@ -221,12 +221,23 @@ class RegionPlan(KernelPlan):
         held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
         return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made)
 
+    @cached_property
+    def _written(self) -> dict[frozenset[tuple[str, object]], tuple[ModuleText, FreeAxis | None]]:
+        """Texts by their settings: a plan is asked for its text by several readers."""
+        return {}
+
     @property
     def _taken(self) -> set[str]:
         return {argument.partition("=")[0] for argument in self.arguments.split(", ")} | {*self.given}
 
     def _write_alone(self, settings: Settings) -> tuple[ModuleText, FreeAxis | None]:
         """The text for this size, and the leading axis where it takes any size of that."""
+        key = frozenset(settings.items())
+        if key not in self._written:
+            self._written[key] = self._write_new(settings)
+        return self._written[key]
+
+    def _write_new(self, settings: Settings) -> tuple[ModuleText, FreeAxis | None]:
         if self.batch is not None and pair_regions(self.regions, self.batch):
             own = write_regions(self.regions, self.forward, settings, self._taken)
             free = write_free(own, self.batch, settings, self._taken)
