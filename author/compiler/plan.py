@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cached_property
 
@@ -214,12 +213,8 @@ class RegionPlan(KernelPlan):
     def write_sized(self, settings: Settings) -> SizedText:
         """The text for this size alone, with what it is for."""
         text, free = self._write_alone(settings)
-        if self.renamed:
-            member = re.compile(rf"\bself\.({'|'.join(self.renamed)})\b")
-            lines = [member.sub(lambda found: f"self.{self.renamed[found[1]]}", line) for line in (*text.forward, text.returned)]
-            text = replace(text, forward=lines[:-1], returned=lines[-1])
         held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
-        return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made)
+        return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made, self.renamed)
 
     @cached_property
     def _written(self) -> dict[frozenset[tuple[str, object]], tuple[ModuleText, FreeAxis | None]]:
