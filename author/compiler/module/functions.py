@@ -40,9 +40,12 @@ _OWN = "kernel__"
 
 @dataclass(eq=False)
 class _Code:
-    """The functions of a kernel under names that every module has: these begin with `_OWN`."""
+    """The functions of a kernel."""
 
+    texts: tuple[str, ...]
+    """As a module has them."""
     functions: tuple[Function, ...]
+    """Under names that every module has: these begin with `_OWN`."""
 
     @cached_property
     def key(self) -> tuple[object, ...]:
@@ -71,7 +74,7 @@ def _read_function(text: str) -> Function:
 
 @lru_cache(maxsize=1024)
 def _read_code(texts: tuple[str, ...], name: str) -> _Code:
-    return _Code(tuple(_rename(_read_function(text), name, _OWN) for text in texts))
+    return _Code(texts, tuple(_rename(_read_function(text), name, _OWN) for text in texts))
 
 
 @dataclass(eq=False)
@@ -92,6 +95,7 @@ class _Entry:
     """By number of the module: what it is there."""
     name: str = ""
     functions: list[Function] = field(default_factory=list)
+    """For all modules; none where it is the same in each."""
     arguments: dict[str, dict[int, Expression]] = field(default_factory=dict)
     """Numbers that it takes: by name, and by module as that launches it."""
 
@@ -99,6 +103,13 @@ class _Entry:
         """Whether a unit of another module differs in numbers alone."""
         first = next(iter(self.units.values()))
         return number not in self.units and unit.launched and first.launched and first.code.list_columns(unit.code) is not None
+
+    def list_texts(self) -> list[str]:
+        """Its functions."""
+        first = next(iter(self.units.values()))
+        if not self.functions and first.name == self.name:
+            return [*first.code.texts]
+        return [print_function(_rename(one, _OWN, self.name)) for one in self.functions or first.code.functions]
 
 
 class KernelPool:
@@ -132,7 +143,7 @@ class KernelPool:
 
     def list_functions(self) -> list[str]:
         """The text of every function."""
-        return [print_function(_rename(one, _OWN, entry.name)) for entry in self._entries for one in entry.functions]
+        return [text for entry in self._entries for text in entry.list_texts()]
 
     def rename(self, place: int, name: str) -> str:
         """The name that a module's kernel has here."""
@@ -180,7 +191,6 @@ class KernelPool:
         """The kernel with its functions; several where too many numbers differ."""
         first, *others = codes = [unit.code for unit in entry.units.values()]
         if all(code is first or code.key == first.key for code in others):
-            entry.functions = [*first.functions]
             return [entry]
         places = list(entry.units)
         sizes = {name: tuple(values[place] for place in places) for name, values in self._sizes.items()}
