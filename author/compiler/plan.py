@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from dataclasses import replace
 from functools import cached_property
 
@@ -214,12 +213,13 @@ class RegionPlan(KernelPlan):
     def write_sized(self, settings: Settings) -> SizedText:
         """The text for this size alone, with what it is for."""
         text, free = self._write_alone(settings)
-        if self.renamed:
-            member = re.compile(rf"\bself\.({'|'.join(self.renamed)})\b")
-            lines = [member.sub(lambda found: f"self.{self.renamed[found[1]]}", line) for line in (*text.forward, text.returned)]
-            text = replace(text, forward=lines[:-1], returned=lines[-1])
         held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
-        return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made)
+        return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made, self.renamed)
+
+    @cached_property
+    def _written(self) -> dict[frozenset[tuple[str, object]], tuple[ModuleText, FreeAxis | None]]:
+        """Texts by their settings: a plan is asked for its text by several readers."""
+        return {}
 
     @property
     def _taken(self) -> set[str]:
@@ -227,6 +227,12 @@ class RegionPlan(KernelPlan):
 
     def _write_alone(self, settings: Settings) -> tuple[ModuleText, FreeAxis | None]:
         """The text for this size, and the leading axis where it takes any size of that."""
+        key = frozenset(settings.items())
+        if key not in self._written:
+            self._written[key] = self._write_new(settings)
+        return self._written[key]
+
+    def _write_new(self, settings: Settings) -> tuple[ModuleText, FreeAxis | None]:
         if self.batch is not None and pair_regions(self.regions, self.batch):
             own = write_regions(self.regions, self.forward, settings, self._taken)
             free = write_free(own, self.batch, settings, self._taken)

@@ -6,7 +6,6 @@ import pytest
 
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.book import explain_refusal, match
-from tritonsmith.author.compiler.module.numbers import Fitter, put_in, write_steps, write_table
 from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
@@ -124,18 +123,3 @@ def test_every_kind_of_region_is_right_at_each_declared_size(evaluator: LocalEva
     others = ({"R": 5}, {"N": 9}, {"R": 6, "N": 11})
     task = task_of(case, repr(list(others)), sizes="R, N = 4, 8")
     judge(evaluator, task, write(task), {}, *others)
-
-
-def test_numbers_are_written_as_what_they_follow_from() -> None:
-    fitter = Fitter({"h": (12, 9, 30), "w": (14, 14, 11)})
-    wanted = {
-        (12, 9, 30): "h", (48, 36, 120): "h * 4", (13, 10, 31): "h + 1", (6, 4, 15): "h // 2", (168, 126, 330): "h * w",
-        (336, 224, 660): "w * (h // 2) * 4", (7, 7, 6): "(w + 1) // 2", (1, 2, 30): None, (5, 5, 5): "5",
-    }  # fmt: skip
-    assert {values: fitter.write(values) for values in wanted} == wanted
-    assert fitter.write_power((16, 16, 32), within=False) == "triton.next_power_of_2(h)"
-    assert fitter.write_power((16, 16, 32), within=True) == "max(triton.next_power_of_2(h), 16)"
-    assert fitter.write_power((64, 64, 128), within=False) == "max(triton.next_power_of_2(h * 3), 64)"
-    assert put_in("x // 12 + 5, k < 3", ["h * 2", "h + 1", "h * 2"]) == "x // (h * 2) + (h + 1), k < h * 2"
-    assert write_steps(("2", "1", "2"), {"h": (12, 9, 30)}) == "1 if h <= 9 else 2"
-    assert write_table(("2", "1", "4"), {"w": (14, 14, 11), "h": (12, 9, 12)}) == "{(14, 12): 2, (14, 9): 1, (11, 12): 4}[w, h]"

@@ -7,7 +7,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, SupportsIndex
 
 from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Name, Number, Unary, number
+from tritonsmith.author.compiler.ir.printer import print_expression
 
+_Product = tuple[Expression, ...]
+_Sum = dict[_Product, int]
+"""A sum: the factor of each product of atoms; the empty product stands for a number alone."""
 Arithmetic = Callable[[int, int], int]
 _CALCULATE: dict[str, Arithmetic] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "**": operator.pow,
@@ -18,18 +22,35 @@ _CALCULATE: dict[str, Arithmetic] = {
 class Size(int):
     """An int with the expression of symbols that it is the value of.
 
-    It is compared, hashed and printed as the plain int. Arithmetic with ints gives Sizes; `sum` and `math.prod` keep them.
-    What is no arithmetic of whole numbers (`/`, bits, `float`) gives plain numbers. Take `smallest` and `largest` for
-    `min` and `max`, which give one of their arguments.
+    It is compared and hashed as the plain int, and printed as its expression: text that depends on a symbol says so.
+    Arithmetic with ints gives Sizes; `sum` and `math.prod` keep them. What is no arithmetic of whole numbers (`/`, bits,
+    `float`, `int`) gives plain numbers. Take `smallest` and `largest` for `min` and `max`, which give one of their arguments.
     """
 
-    expression: Expression
+    _expression: Expression | None
+    _sum: _Sum | None
 
     def __new__(cls, value: int, expression: Expression) -> Size:
         """A Size of a value and the expression that gives it."""
         self = super().__new__(cls, value)
-        self.expression = expression
+        self._expression, self._sum = expression, None
         return self
+
+    @property
+    def expression(self) -> Expression:
+        """What gives the value. It is written when it is first asked for: most Sizes are steps of a calculation."""
+        if self._expression is None:
+            assert self._sum is not None, "a Size has one of the two"
+            self._expression = _write(self._sum)
+        return self._expression
+
+    @property
+    def sum(self) -> _Sum:
+        """The expression as a sum of products."""
+        if self._sum is None:
+            assert self._expression is not None, "a Size has one of the two"
+            self._sum = _read_sum(self._expression)
+        return self._sum
 
     def __reduce__(self) -> tuple[type[Size], tuple[int, Expression]]:
         return Size, (int(self), self.expression)
@@ -94,6 +115,12 @@ class Size(int):
     def __index__(self) -> int:
         return int(self)
 
+    def __repr__(self) -> str:
+        return print_expression(self.expression)
+
+    def __format__(self, form: str) -> str:
+        return format(int(self), form) if form else repr(self)
+
     def __round__(self, digits: SupportsIndex = 0) -> int:
         return self if int(digits) >= 0 else round(int(self), digits)
 
@@ -145,24 +172,11 @@ def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
 
 
 def rewrite(size: int, values: Mapping[str, int]) -> int:
-    """A number for other values of its symbols; those may be Sizes, and symbols that are not given stay.
+    """A number for other values of its symbols, which may be Sizes. Raises KeyError for a symbol without a value.
 
-    `rewrite(symbol("N", 8) * 2, {"N": 10})` is 20.
+    `rewrite(symbol("N", 8) * 2, {"N": 10})` is 20. A symbol that shall stay is given as itself.
     """
-    if not isinstance(size, Size):
-        return size
-    return evaluate(size.expression, _Known(values, size))
-
-
-class _Known(dict[str, int]):
-    """Values of symbols. One that is missing would need a value of its own, which the expression does not hold."""
-
-    def __init__(self, values: Mapping[str, int], size: Size) -> None:
-        super().__init__(values)
-        self.size = size
-
-    def __missing__(self, name: str) -> int:
-        raise KeyError(f"no value for {name} in {self.size.expression!r}")
+    return evaluate(size.expression, values) if isinstance(size, Size) else size
 
 
 # Arithmetic on sums: coefficients of products, which are sorted tuples of factors
@@ -188,18 +202,10 @@ def _apply(word: str, left: int, right: int) -> int:
     return _to_size(value, total)
 
 
-_Product = tuple[Expression, ...]
-_Sum = dict[_Product, int]
-"""A sum: the factor of each product of atoms; the empty product stands for a number alone."""
-
-
 def _to_sum(value: int) -> _Sum:
     if not isinstance(value, Size):
         return {(): int(value)} if value else {}
-    total = value.__dict__.get("sum")
-    if total is None:  # of a symbol, or of a Size that was copied from another process
-        total = value.__dict__["sum"] = _read_sum(value.expression)
-    return total
+    return value.sum
 
 
 def _read_sum(node: Expression) -> _Sum:
@@ -219,6 +225,8 @@ def _read_sum(node: Expression) -> _Sum:
 
 
 def _add(left: _Sum, right: _Sum, sign: int) -> _Sum:
+    if not right:
+        return left
     total = dict(left)
     for product, factor in right.items():
         total[product] = total.get(product, 0) + sign * factor
@@ -226,6 +234,10 @@ def _add(left: _Sum, right: _Sum, sign: int) -> _Sum:
 
 
 def _multiply(left: _Sum, right: _Sum) -> _Sum:
+    if right.keys() == {()}:
+        return {product: factor * right[()] for product, factor in left.items()}
+    if left.keys() == {()}:
+        return {product: factor * left[()] for product, factor in right.items()}
     total: _Sum = {}
     for ours, first in left.items():
         for theirs, second in right.items():
@@ -288,8 +300,8 @@ def _pick(word: str, left: int, right: int) -> _Sum:
 def _to_size(value: int, total: _Sum) -> int:
     if total.keys() <= {()}:
         return value
-    size = Size(value, _write(total))
-    size.__dict__["sum"] = total
+    size = int.__new__(Size, value)
+    size._expression, size._sum = None, total
     return size
 
 

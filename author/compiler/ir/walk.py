@@ -131,19 +131,24 @@ def _strip(node: Node) -> Node:
 # Two records
 
 
-def find_differences(left: Node, right: Node) -> list[Difference] | None:
+def find_differences(left: Node, right: Node, leaves: bool = True) -> list[Difference] | None:
     """The leaves, numbers (with their sign) and variables, in which records of one form differ; None where the form does.
 
     Layouts do not matter. `a + 2` and `a + 3` differ at path (1,), in the numbers 2 and 3.
+
+    Args:
+        left: a record.
+        right: one to compare it with.
+        leaves: whether a leaf of `right` has to stand in the place of one; if not, any expression may.
     """
     found: list[Difference] = []
-    return found if _compare(left, right, (), found) else None
+    return found if _compare(left, right, (), found, leaves) else None
 
 
-def _compare(left: Node, right: Node, path: Path, found: list[Difference]) -> bool:
+def _compare(left: Node, right: Node, path: Path, found: list[Difference], leaves: bool) -> bool:
     if left == right:
         return True
-    if _is_leaf(left) and _is_leaf(right):
+    if _is_leaf(left) and (_is_leaf(right) or not leaves and isinstance(right, Expression)):
         assert isinstance(left, Expression) and isinstance(right, Expression)
         found.append((path, left, right))
         return True
@@ -154,7 +159,7 @@ def _compare(left: Node, right: Node, path: Path, found: list[Difference]) -> bo
         if (ours is None) is not (theirs is None) or isinstance(ours, tuple) and len(ours) != len(theirs):
             return False
     pairs = zip(left.children(), right.children(), strict=True)
-    return all(_compare(*pair, (*path, place), found) for place, pair in enumerate(pairs))
+    return all(_compare(*pair, (*path, place), found, leaves) for place, pair in enumerate(pairs))
 
 
 def _is_leaf(node: Node) -> bool:

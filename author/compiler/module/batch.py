@@ -1,12 +1,14 @@
 """Which kernels of a forward work for any size of its leading axis, and the text of forward that takes that size from its inputs.
 
-The forward is read a second time as if the axis were far longer. Where both readings lead to the same kernels, and every number of
-forward that differs is a multiple of the axis, no kernel depends on its size. Everything else is made for one size.
+The forward is read a second time with a symbol in place of the axis, whose value is far longer there. A number that follows from the
+axis is an expression of the symbol in that reading, and is printed as such. Planning may branch on sizes, which no expression shows.
+So a text is for any size only where three things hold: no kernel names the symbol, both readings lead to the same kernels and
+statements, and each expression in forward is a multiple of the symbol that gives the first reading's number at the task's own size.
+Everything else is made for one size.
 """
 
 from __future__ import annotations
 
-import re
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
 from functools import cached_property
@@ -22,9 +24,13 @@ from tritonsmith.author.compiler.fusing.regions import (
     ScatterRegion,
     WorkRegion,
 )
+from tritonsmith.author.compiler.ir.bridge import parse_module
+from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Keyword, Module, Name, Number, Return, Subscript
+from tritonsmith.author.compiler.ir.printer import print_expression, print_statements
+from tritonsmith.author.compiler.ir.sizes import symbol
 from tritonsmith.author.compiler.ir.values import Formula, Joined, LibraryCall, Tensor, TensorView
+from tritonsmith.author.compiler.ir.walk import Path, find, find_differences, names_in, names_set, put
 from tritonsmith.author.compiler.kernels.attention.parts import count_parts
-from tritonsmith.author.compiler.kernels.kernel import join_lines, wrap_launch
 from tritonsmith.author.compiler.module.lengths import lengthen
 from tritonsmith.author.compiler.module.module import ModuleText, describe_tensor, write_regions
 from tritonsmith.author.compiler.reading.reader import Forward, list_values, read_forward
@@ -39,9 +45,6 @@ _LONGER = 16
 """Times as long the second reading has to be at least."""
 _MOST_NODES = 600
 """Nodes of a forward that is read twice."""
-_NUMBER = re.compile(r"(?<![\w.=])\d+(?![\w.])")
-_CONSTANT = re.compile(r"(?<==)\d+")
-"""A number that a launch names, such as the size of a block: right for any size, and kept."""
 _ROWS = ("F.linear(", "F.conv", "F.max_pool", "F.avg_pool", "F.adaptive_")
 """PyTorch calls that do the same with each place of the leading axis of their first operand, whatever their parameters are."""
 _PRODUCTS = ("({0} @ {1})", "torch.matmul({0}, {1})", "torch.bmm({0}, {1})")
@@ -54,6 +57,8 @@ class FreeAxis:
     size: int
     names: tuple[str, ...]
     """The inputs that have it."""
+    word: str
+    """What forward calls its size."""
     longer: int
     """The size of the second reading; the kernels are right up to it."""
     forward: Forward
@@ -103,12 +108,15 @@ def find_batch(
     if longer < _LONGER * size:
         return None
     names = tuple(name for name, spec in given if spec.shape[0] == size)
+    word = "batch"
+    while word in {*holders, *(node.name for node in facts.ops)}:
+        word += "_"
     try:
         read_forward(lengthen(facts, names, size, 1), training, called)  # a slice of a fixed length is shorter there
-        forward = read_forward(lengthen(facts, names, size, longer), training, called)
+        forward = read_forward(lengthen(facts, names, size, symbol(word, longer)), training, called)
     except (NoPlan, ZeroDivisionError):
         return None
-    return FreeAxis(size, names, longer, forward) if all(_is_consistent(one) for one in list_all(forward.stored)) else None
+    return FreeAxis(size, names, word, longer, forward) if all(_is_consistent(one) for one in list_all(forward.stored)) else None
 
 
 def _list_sizes(region: WorkRegion) -> list[int]:
@@ -172,18 +180,51 @@ def write_free(own: ModuleText, batch: FreeAxis, settings: Settings, taken: set[
     own: the text at the size of the task, written for regions that are paired.
     """
     text = write_regions(batch.regions, batch.forward, settings, taken)
-    here, there = join_lines(own.forward), join_lines(text.forward)
-    if text.kernels != own.kernels or len(here) != len(there):
+    if text.kernels != own.kernels:
         return None
-    word = "batch"
-    while any(re.search(rf"\b{word}\b", line) for line in (*here, *taken)):
-        word += "_"
-    merged = [_merge(one, other, batch, word) for one, other in zip((*here, own.returned), (*there, text.returned), strict=True)]
-    if any(line is None for line in merged):
+    here, there = (parse_module("\n".join((*one.forward, f"return {one.returned}"))) for one in (own, text))
+    merged = _generalize(here, there, batch)
+    if merged is None:
         return None
-    *lines, returned = [line for line in merged if line is not None]
-    wrapped = [part for line in lines for part in wrap_launch(line)]
-    return replace(own, forward=[f"{word} = {batch.names[0]}.shape[0]", *wrapped], returned=returned)
+    *statements, returned = merged.body
+    assert isinstance(returned, Return) and returned.value is not None, "it is the last statement"
+    forward = [f"{batch.word} = {batch.names[0]}.shape[0]", *print_statements(statements).split("\n")]
+    return replace(own, forward=forward, returned=print_expression(returned.value))
+
+
+def _generalize(own: Module, free: Module, batch: FreeAxis) -> Module | None:
+    """The statements of forward for any size; None where those for the task's size are no case of them.
+
+    Args:
+        own: at the task's size, in plain numbers.
+        free: of the second reading, where a number that follows from the axis is an expression of it.
+    """
+    differences = find_differences(own, free, leaves=False)
+    if differences is None or batch.word in names_in(own) or batch.word in names_set(own):
+        return None
+    values: dict[Path, Expression] = {}
+    for path, here, there in differences:
+        if isinstance(here, Number) and here.value == batch.size * _count_times(there, batch.word):
+            values[path] = there
+        elif not (isinstance(there, Number) and _is_constant(own, path)):
+            return None
+    return put(own, values)
+
+
+def _count_times(node: Expression, word: str) -> int:
+    """What the axis is multiplied with in an expression; 0 where that is no multiple of it."""
+    match node:
+        case Name(name=name) if name == word:
+            return 1
+        case Binary(left=Name(name=name), operator="*", right=Number(value=int() as times)) if name == word:
+            return times
+    return 0
+
+
+def _is_constant(module: Module, path: Path) -> bool:
+    """Whether a number is one that a launch names, such as the size of a block: right for any size, and kept."""
+    launch = find(module, path[:-2])
+    return isinstance(find(module, path[:-1]), Keyword) and isinstance(launch, Call) and isinstance(launch.function, Subscript)
 
 
 def _is_parallel(region: WorkRegion, batch: FreeAxis) -> bool:
@@ -207,27 +248,6 @@ def _is_product(call: LibraryCall) -> bool:
     if len(right) == 2:
         return len(left) > 1 and call.shape == (*left[:-1], right[-1])
     return len(left) == len(right) > 2 and left[:-2] == right[:-2] and call.shape == (*left[:-1], right[-1])
-
-
-def _merge(own: str, other: str, batch: FreeAxis, word: str) -> str | None:
-    """A line of forward for any size; None where the two readings differ in more than multiples of the size."""
-    launch = _CONSTANT if "](" in own else _NUMBER
-    if launch.sub("#", _NUMBER.sub("#", own)) != launch.sub("#", _NUMBER.sub("#", other)):
-        return None
-    numbers = iter(_NUMBER.findall(other))
-    failed = False
-
-    def choose(found: re.Match[str]) -> str:
-        nonlocal failed
-        here, there = int(found[0]), int(next(numbers))
-        if here == there:
-            return found[0]
-        times, rest = divmod(here, batch.size)
-        failed |= rest != 0 or times * batch.longer != there
-        return word if times == 1 else f"{word} * {times}"
-
-    merged = _NUMBER.sub(choose, own)
-    return None if failed else merged
 
 
 def describe_free(facts: TaskFacts, batch: FreeAxis) -> tuple[str, str]:

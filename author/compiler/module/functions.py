@@ -1,24 +1,80 @@
-"""Kernels of several modules: those with one text are written once, and what differs in numbers alone takes these as arguments."""
+"""Kernels of several modules: equal ones are written once, and what differs in numbers alone takes these as arguments."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
+from functools import cached_property, lru_cache
+from itertools import chain, groupby
 
-from tritonsmith.author.compiler.kernels.kernel import fold, unfold, wrap
-from tritonsmith.author.compiler.module.equal_kernels import normalize
-from tritonsmith.author.compiler.module.module import ModuleText
-from tritonsmith.author.compiler.module.numbers import Fitter, Numbers, blank, list_numbers, put_in, read_whole
+from tritonsmith.author.compiler.ir.bridge import parse_function
+from tritonsmith.author.compiler.ir.code import (
+    Assign,
+    Attribute,
+    Call,
+    Evaluate,
+    Expression,
+    Function,
+    Keyword,
+    Module,
+    Name,
+    Node,
+    Number,
+    Parameter,
+    Statement,
+    String,
+    Subscript,
+    number,
+)
+from tritonsmith.author.compiler.ir.printer import print_expression, print_function
+from tritonsmith.author.compiler.ir.template import expression
+from tritonsmith.author.compiler.ir.walk import Path, canonical, names_in, names_set, rename, replace
+from tritonsmith.author.compiler.module.numbers import Column, Fitter, Numbers, list_columns, put_in, read_whole
 
 _MOST_ARGUMENTS = 6
 """Numbers that a kernel takes besides sizes of inputs; where more differ, two kernels are easier to read."""
 _OWN = "kernel__"
 """What a kernel is called while it is compared with others."""
-_DOC = re.compile(r'^    """.*?"""\n', re.DOTALL | re.MULTILINE)
-_KEPT = re.compile(r'(.*self\.keep\("[^"]*", )(\w+)(, .*)')
-_CONSTANTS = re.compile(r"(?<=, )(?=\w+=[^,()]+(?:, \w+=[^,()]+)*\)$)")
-"""Where the constants of a launch begin."""
+
+
+@dataclass(eq=False)
+class _Code:
+    """The functions of a kernel."""
+
+    texts: tuple[str, ...]
+    """As a module has them."""
+    functions: tuple[Function, ...]
+    """Under names that every module has: these begin with `_OWN`."""
+
+    @cached_property
+    def key(self) -> tuple[object, ...]:
+        """What it does, whatever its variables are called: launches name constants alone."""
+        constants = [tuple(one.name for one in function.parameters if one.annotation) for function in self.functions]
+        return tuple(map(canonical, self.functions)), tuple(constants)
+
+    @cached_property
+    def bare(self) -> list[Function]:
+        """The functions without what explains them."""
+        return [with_fields(one, body=one.body[1:] if one.docstring else one.body) for one in self.functions]
+
+    def list_columns(self, *others: _Code) -> list[dict[Path, Column]] | None:
+        """For each function the numbers in which those of others differ; None where anything else does."""
+        if any(len(one.bare) != len(self.bare) for one in others):
+            return None
+        columns = [list_columns(versions) for versions in zip(self.bare, *(one.bare for one in others), strict=True)]
+        return [one for one in columns if one is not None] if None not in columns else None
+
+
+@lru_cache(maxsize=1024)
+def _read_function(text: str) -> Function:
+    """The record of a kernel's text, which many sizes and settings share: the one place where kernels are read."""
+    return parse_function(text)
+
+
+@lru_cache(maxsize=1024)
+def _read_code(texts: tuple[str, ...], name: str) -> _Code:
+    return _Code(texts, tuple(_rename(_read_function(text), name, _OWN) for text in texts))
 
 
 @dataclass(eq=False)
@@ -26,22 +82,9 @@ class _Unit:
     """A kernel with the function that it calls, as one module has them."""
 
     name: str
-    functions: list[str]
+    code: _Code
     launched: bool
     """Whether forward launches it; the others split parameters, and are launched by `keep`."""
-
-    @property
-    def key(self) -> str:
-        """What it does, whatever its variables are called."""
-        return normalize("\n\n\n".join(self.functions), self.name)
-
-    def list_codes(self) -> list[str]:
-        """Its functions under a name that every module has, without what explains them."""
-        return [_DOC.sub("", _rename(text, self.name, _OWN), count=1) for text in self.functions]
-
-    def list_docs(self) -> list[str]:
-        """What explains each of them."""
-        return [_rename(found[0], self.name, _OWN) if (found := _DOC.search(text)) else "" for text in self.functions]
 
 
 @dataclass(eq=False)
@@ -51,120 +94,123 @@ class _Entry:
     units: dict[int, _Unit] = field(default_factory=dict)
     """By number of the module: what it is there."""
     name: str = ""
-    functions: list[str] = field(default_factory=list)
-    arguments: dict[str, dict[int, str]] = field(default_factory=dict)
+    functions: list[Function] = field(default_factory=list)
+    """For all modules; none where it is the same in each."""
+    arguments: dict[str, dict[int, Expression]] = field(default_factory=dict)
     """Numbers that it takes: by name, and by module as that launches it."""
 
     def takes(self, number: int, unit: _Unit) -> bool:
         """Whether a unit of another module differs in numbers alone."""
         first = next(iter(self.units.values()))
-        if number in self.units or not (unit.launched and first.launched):
-            return False
-        return list(map(blank, unit.list_codes())) == list(map(blank, first.list_codes()))
+        return number not in self.units and unit.launched and first.launched and first.code.list_columns(unit.code) is not None
+
+    def list_texts(self) -> list[str]:
+        """Its functions."""
+        first = next(iter(self.units.values()))
+        if not self.functions and first.name == self.name:
+            return [*first.code.texts]
+        return [print_function(_rename(one, _OWN, self.name)) for one in self.functions or first.code.functions]
 
 
 class KernelPool:
     """The kernels of several modules.
 
     Args:
-        texts: the modules, all for one forward.
+        kernels: the texts of each module's functions.
+        names: which of them are kernels of regions.
+        forwards: the statements of each module's forward.
         sizes: of inputs, where they differ from module to module: by name, one for each module.
     """
 
-    def __init__(self, texts: Sequence[ModuleText], sizes: Mapping[str, Numbers]) -> None:
-        everything = "\n".join(kernel for text in texts for kernel in text.kernels)
-        self._sizes = {_choose(name.upper(), everything): values for name, values in sizes.items()}
-        self._free_name = _choose("NUMBER", everything)
+    def __init__(
+        self, kernels: Sequence[Sequence[str]], names: Sequence[set[str]], forwards: Sequence[Module], sizes: Mapping[str, Numbers]
+    ) -> None:
+        used = {name for text in {*chain(*kernels)} for name in _list_names(text)}
+        self._sizes = {_choose(name.upper(), used): values for name, values in sizes.items()}
+        self._free_name = _choose("NUMBER", used)
         self._entries: list[_Entry] = []
-        for number, text in enumerate(texts):
-            self._sort_in(number, _list_units(text))
+        for place, (texts, own, forward) in enumerate(zip(kernels, names, forwards, strict=True)):
+            self._sort_in(place, _list_units(texts, own, forward))
         self._entries = [part for entry in self._entries for part in self._settle(entry)]
-        self._renames: list[dict[str, _Entry]] = [{} for _ in texts]
+        self._renames: list[dict[str, _Entry]] = [{} for _ in kernels]
         taken: set[str] = set()
         for entry in self._entries:
             first = next(iter(entry.units.values()))
             entry.name = next(name for count in range(len(taken) + 1) if (name := _number(first.name, count)) not in taken)
             taken.add(entry.name)
-            for number, unit in entry.units.items():
-                self._renames[number][unit.name] = entry
+            for place, unit in entry.units.items():
+                self._renames[place][unit.name] = entry
 
     def list_functions(self) -> list[str]:
         """The text of every function."""
-        return [
-            _rename(text, _OWN if entry.arguments else next(iter(entry.units.values())).name, entry.name)
-            for entry in self._entries for text in entry.functions
-        ]  # fmt: skip
+        return [text for entry in self._entries for text in entry.list_texts()]
 
-    def rename(self, number: int, name: str) -> str:
+    def rename(self, place: int, name: str) -> str:
         """The name that a module's kernel has here."""
-        return self._renames[number][name].name
+        return self._renames[place][name].name
 
-    def list_counts(self, name: str, numbers: Sequence[int]) -> list[Numbers]:
-        """The whole numbers in a kernel's text that differ between modules, for each of these modules."""
-        entry = next((one for one in self._entries if one.name == name and all(number in one.units for number in numbers)), None)
-        if entry is None:
-            return []
-        texts = ["\n".join(entry.units[number].list_codes()) for number in numbers]
-        if len(set(map(blank, texts))) > 1:
-            return []
-        columns = dict.fromkeys(zip(*map(list_numbers, texts), strict=True))
-        return [whole for values in columns if len(set(values)) > 1 and (whole := read_whole(values)) is not None]
+    def list_counts(self, name: str, places: Sequence[int]) -> list[Numbers]:
+        """The whole numbers in a kernel that differ between modules, for each of these modules."""
+        entry = next((one for one in self._entries if one.name == name and all(place in one.units for place in places)), None)
+        first, *others = [entry.units[place].code for place in places] if entry is not None else [None]
+        columns = first.list_columns(*others) if first is not None else None
+        values = dict.fromkeys(value for one in columns or () for value in one.values())
+        return [whole for value in values if (whole := read_whole(value)) is not None]
 
-    def complete(self, number: int, line: str) -> str:
+    def complete(self, place: int, statement: Statement) -> Statement:
         """A statement of a module's forward with the names and arguments that kernels have here."""
-        known = self._renames[number]
-        if (kept := _KEPT.fullmatch(line)) is not None:
-            return f"{kept[1]}{known[kept[2]].name}{kept[3]}"
-        name, bracket, rest = line.partition("[")
-        if not bracket or name not in known:
-            return line
-        entry = known[name]
-        given = "".join(f"{argument}={values[number]}, " for argument, values in entry.arguments.items())
-        place = _CONSTANTS.search(rest)
-        assert place is not None, "every launch says its warps"
-        return f"{entry.name}[{rest[: place.start()]}{given}{rest[place.start() :]}"
+        known = self._renames[place]
+        match statement:
+            case Assign(value=Call(function=Attribute(Name("self"), "keep"), arguments=(path, Name(name), *rest)) as call):
+                changed = with_fields(call, arguments=(path, Name(known[name].name), *rest))
+            case Evaluate(value=Call(function=Subscript(Name(name), grid), keywords=keywords) as call) if name in known:
+                entry = known[name]
+                given = (Keyword(argument, values[place]) for argument, values in entry.arguments.items())
+                changed = with_fields(call, function=Subscript(Name(entry.name), grid), keywords=(*given, *keywords))
+            case _:
+                return statement
+        return statement if changed == call else with_fields(statement, value=changed, layout=None)
 
-    def _sort_in(self, number: int, units: list[_Unit]) -> None:
+    def _sort_in(self, place: int, units: list[_Unit]) -> None:
         """Find the kernels that other modules have already: the same ones first, then those that differ in numbers alone."""
-        keys = {other.key: (entry, other) for entry in self._entries for other in entry.units.values()}
+        keys = {other.code.key: (entry, other) for entry in self._entries for other in entry.units.values()}
         left = []
         for unit in units:
-            entry, other = keys.get(unit.key, (None, None))
-            if entry is not None and other is not None and number not in entry.units:
-                entry.units[number] = _Unit(unit.name, other.functions, other.launched) if other.name == unit.name else unit
+            entry, other = keys.get(unit.code.key, (None, None))
+            if entry is not None and other is not None and place not in entry.units:
+                entry.units[place] = _Unit(unit.name, other.code, other.launched) if other.name == unit.name else unit
             else:
                 left.append(unit)
         for unit in left:
-            entry = next((one for one in self._entries if one.takes(number, unit)), None)
+            entry = next((one for one in self._entries if one.takes(place, unit)), None)
             if entry is None:
                 self._entries.append(entry := _Entry())
-            entry.units[number] = unit
+            entry.units[place] = unit
 
     def _settle(self, entry: _Entry) -> list[_Entry]:
-        """The kernel with its text; several where too many numbers differ."""
-        units = list(entry.units.values())
-        if len({unit.key for unit in units}) == 1:
-            entry.functions = units[0].functions
+        """The kernel with its functions; several where too many numbers differ."""
+        first, *others = codes = [unit.code for unit in entry.units.values()]
+        if all(code is first or code.key == first.key for code in others):
             return [entry]
-        numbers = list(entry.units)
-        sizes = {name: tuple(values[number] for number in numbers) for name, values in self._sizes.items()}
+        places = list(entry.units)
+        sizes = {name: tuple(values[place] for place in places) for name, values in self._sizes.items()}
         words = _Words(Fitter({name: values for name, values in sizes.items() if len(set(values)) > 1}), self._free_name)
-        codes = list(zip(*(unit.list_codes() for unit in units), strict=True))
-        docs = list(zip(*(unit.list_docs() for unit in units), strict=True))
-        words.prepare(codes)
-        written = [words.write(versions) for versions in codes]
+        columns = first.list_columns(*others)
+        assert columns is not None, "they differ in numbers alone"
+        words.prepare(columns)
+        written = [words.put_in(code, values) for code, values in zip(first.bare, columns, strict=True)]
         if len(words.others) > _MOST_ARGUMENTS:
-            return [one for number, unit in entry.units.items() for one in self._settle(_Entry({number: unit}))]
-        known = {name: list(map(str, ones)) for name, ones in sizes.items()} | {name: list(ones) for ones, name in words.others.items()}
+            return [one for place, unit in entry.units.items() for one in self._settle(_Entry({place: unit}))]
+        known: dict[str, Sequence[Expression]] = {name: list(map(number, ones)) for name, ones in sizes.items()}
+        known |= {name: ones for ones, name in words.others.items()}
         called: dict[str, list[str]] = {}
-        for code, versions in zip(written, docs, strict=True):
+        for place, code in enumerate(written):
             for name, passed in called.items():
                 code = _pass_on(code, name, passed)
-            own = [name for name in known if re.search(rf"\b{name}\b", code)]
-            doc = words.write(versions) if len(set(map(blank, versions))) == 1 else versions[0]
-            entry.functions.append(_sign(code, own, doc))
-            called[_read_name(code)] = own
-        entry.arguments = {name: dict(zip(numbers, known[name], strict=True)) for name in own}
+            own = [name for name in known if name in names_in(code)]
+            entry.functions.append(_sign(code, own, words.explain([one.functions[place] for one in codes])))
+            called[code.name] = own
+        entry.arguments = {name: dict(zip(places, known[name], strict=True)) for name in own}
         return [entry]
 
 
@@ -174,82 +220,100 @@ class _Words:
 
     fitter: Fitter
     free_name: str
-    others: dict[tuple[str, ...], str] = field(default_factory=dict)
+    others: dict[Column, str] = field(default_factory=dict)
     """Numbers that follow from no size, with their names."""
 
-    def prepare(self, texts: Sequence[Sequence[str]]) -> None:
+    def prepare(self, columns: Sequence[Mapping[Path, Column]]) -> None:
         """Look at all numbers first."""
-        columns = [values for versions in texts for values in zip(*map(list_numbers, versions), strict=True)]
-        self.fitter.prepare(whole for values in columns if (whole := read_whole(values)) is not None)
+        values = [whole for one in columns for value in one.values() if (whole := read_whole(value)) is not None]
+        self.fitter.prepare(values)
 
-    def write(self, versions: Sequence[str]) -> str:
-        """One text for all versions."""
-        return put_in(versions[0], [self._name(values) for values in zip(*map(list_numbers, versions), strict=True)])
+    def put_in(self, function: Function, columns: Mapping[Path, Column]) -> Function:
+        """The function for all versions."""
+        return put_in(function, {path: self._name(values) for path, values in columns.items()})
 
-    def _name(self, values: tuple[str, ...]) -> str:
+    def explain(self, versions: Sequence[Function]) -> String | None:
+        """What explains them all: the first one's words, with names in place of numbers where nothing else differs."""
+        docs = [one.docstring for one in versions]
+        pieces = [["".join(run) for _, run in groupby(one.spelling, _is_word)] for one in docs if one is not None]
+        if len({tuple("#" if word.isdigit() else word for word in one) for one in pieces}) != 1 or len(pieces) < len(docs):
+            return docs[0]
+        columns = [[number(int(word)) if word.isdigit() else None for word in words] for words in zip(*pieces, strict=True)]
+        return String("".join(
+            print_expression(self._name(values)) if len(values := tuple(one for one in column if isinstance(one, Number))) else word
+            for word, column in zip(pieces[0], columns, strict=True)
+        ))  # fmt: skip
+
+    def _name(self, values: Column) -> Expression:
         if len(set(values)) == 1:
             return values[0]
         whole = read_whole(values)
-        found = self.fitter.write(whole) if whole is not None else None
-        if found is None:
-            found = self.others.setdefault(values, _number(self.free_name, len(self.others)))
-        return found
+        word = self.fitter.write(whole) if whole is not None else None
+        return word if word is not None else Name(self.others.setdefault(values, _number(self.free_name, len(self.others))))
 
 
-def _sign(text: str, names: Sequence[str], doc: str) -> str:
-    """A function with its further arguments and what explains it, its lines folded."""
-    lines = unfold(text)
-    place = next(number for number, line in enumerate(lines) if line.startswith("def "))
-    start, _, rest = lines[place].partition("(")
-    given = [*rest.removesuffix("):").split(", "), *(f"{name}: tl.constexpr" for name in names)]
-    folded = [part for line in lines[place + 1 :] for part in fold(line)]
-    return "\n".join([*lines[:place], *wrap(f"{start}(", given, "):", ""), *doc.splitlines(), *folded])
+def _is_word(letter: str) -> bool:
+    return letter.isalnum() or letter == "_"
 
 
-def _pass_on(text: str, called: str, names: Sequence[str]) -> str:
-    """The text with these as further arguments of the calls of a function."""
-    pieces = re.split(rf"\b{called}\(", "\n".join(unfold(text)))
-    for number, piece in enumerate(pieces[1:], 1):
-        depth = 1
-        for place, letter in enumerate(piece):
-            depth += (letter in "([") - (letter in ")]")
-            if not depth:
-                pieces[number] = f"{piece[:place]}{''.join(f', {name}' for name in names)}{piece[place:]}"
-                break
-    return f"{called}(".join(pieces)
+def _sign(code: Function, names: Sequence[str], doc: String | None) -> Function:
+    """A function with further arguments and what explains it."""
+    constants = (Parameter(name, expression("tl.constexpr")) for name in names)
+    explained = (Evaluate(doc),) if doc is not None else ()
+    return with_fields(code, parameters=(*code.parameters, *constants), body=(*explained, *code.body), layout=None)
 
 
-def _list_units(text: ModuleText) -> list[_Unit]:
+def _pass_on(code: Function, called: str, names: Sequence[str]) -> Function:
+    """The function with these as further arguments where it calls another one."""
+
+    def extend(node: Node) -> Node:
+        if isinstance(node, Call) and node.function == Name(called):
+            return with_fields(node, arguments=(*node.arguments, *map(Name, names)))
+        return node
+
+    return replace(code, extend)
+
+
+def _list_units(texts: Sequence[str], names: set[str], forward: Module) -> list[_Unit]:
     """The kernels of a module, each with the function that it calls, which stands in front of it."""
-    forward = "\n".join(text.forward)
+    calls = [node.value for node in forward.body if isinstance(node, Evaluate) and isinstance(node.value, Call)]
+    launched = {one.function.value for one in calls if isinstance(one.function, Subscript)}
+    mentioned = names_in(forward) | names
     units: list[_Unit] = []
     ahead: list[str] = []
-    names = {name for names in text.names for name in names}
-    for function in text.kernels:
-        name = _read_name(function)
-        launched = re.search(rf"^{name}\[", forward, re.MULTILINE) is not None
-        if not launched and name not in names and not re.search(rf"\b{name}\b", forward):
-            ahead.append(function)
-            continue
-        units.append(_Unit(name, [*ahead, function], launched))
-        ahead = []
+    for text in texts:
+        ahead.append(text)
+        if (name := _read_function(text).name) in mentioned:
+            units.append(_Unit(name, _read_code(tuple(ahead), name), Name(name) in launched))
+            ahead = []
     return units
 
 
-def _read_name(function: str) -> str:
-    found = re.search(r"^def (\w+)\(", function, re.MULTILINE)
-    assert found is not None, "a kernel's text is a function"
-    return found[1]
+@lru_cache(maxsize=1024)
+def _list_names(text: str) -> frozenset[str]:
+    """The words of a function."""
+    function = _read_function(text)
+    return frozenset((function.name, *names_in(function), *names_set(function)))
 
 
-def _rename(text: str, name: str, other: str) -> str:
-    """The text with another name for the kernel, and for what is called after it."""
-    return re.sub(rf"\b{name}(?=\b|_)", other, text) if name != other else text
+def _rename(function: Function, name: str, other: str) -> Function:
+    """The function with another name for the kernel, and for what is called after it."""
+
+    def change(word: str) -> str:
+        return f"{other}{word.removeprefix(name)}" if word == name or word.startswith(f"{name}_") else word
+
+    if name == other:
+        return function
+    changed = rename(function, {word: change(word) for word in (*names_in(function), *names_set(function))})
+    if (doc := function.docstring) is not None:
+        said = String("".join(change("".join(run)) for _, run in groupby(doc.spelling, _is_word)))
+        changed = with_fields(changed, body=(Evaluate(said), *changed.body[1:]))
+    return with_fields(changed, name=change(changed.name), layout=None)
 
 
-def _choose(name: str, text: str) -> str:
-    """The name, with underscores behind it where the text has it already."""
-    while re.search(rf"\b{name}(_\d+)?\b", text):
+def _choose(name: str, used: set[str]) -> str:
+    """The name, with underscores behind it where names begin with it already."""
+    while any(one == name or one.startswith(f"{name}_") and one.removeprefix(f"{name}_").isdigit() for one in used):
         name += "_"
     return name
 

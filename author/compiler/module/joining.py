@@ -1,26 +1,49 @@
-"""The text of one module from those for several sizes: one forward where they differ in numbers alone, else one for each kind of size."""
+"""The text of one module from those for several sizes: one forward where they differ in numbers alone, else one for each kind of size.
+
+Texts are read into records here, at one place, and printed from them at the end.
+"""
 
 from __future__ import annotations
 
 import itertools
-import re
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import NamedTuple
 
+from tritonsmith.author.compiler.ir.bridge import parse_module
+from tritonsmith.author.compiler.ir.code import (
+    Attribute,
+    Binary,
+    Call,
+    Evaluate,
+    Expression,
+    Keyword,
+    Module,
+    Name,
+    Node,
+    Number,
+    Return,
+    Statement,
+    Subscript,
+)
 from tritonsmith.author.compiler.ir.indices import Shape
-from tritonsmith.author.compiler.kernels.kernel import join_lines, wrap
+from tritonsmith.author.compiler.ir.printer import print_expression, print_statements
+from tritonsmith.author.compiler.ir.template import expression
+from tritonsmith.author.compiler.ir.walk import Path, find, iterate, names_in, names_set
+from tritonsmith.author.compiler.ir.walk import replace as change_records
 from tritonsmith.author.compiler.kernels.names import Namer
 from tritonsmith.author.compiler.module.functions import KernelPool
 from tritonsmith.author.compiler.module.guards import Axis, Condition, compare, require_shape, require_sizes, write_size
 from tritonsmith.author.compiler.module.module import ModuleText, SizedForward
 from tritonsmith.author.compiler.module.numbers import (
+    Column,
     Fitter,
     Numbers,
-    blank,
     find_times,
-    list_numbers,
+    list_columns,
     put_in,
+    read_real,
     read_whole,
     write_steps,
     write_table,
@@ -45,6 +68,19 @@ class SizedText:
     """The largest one."""
     made: int = 0
     """Which of the constructor's arguments it is for."""
+    renamed: Mapping[str, str] = field(default_factory=dict)
+    """Members that the module for all sizes has under other names."""
+
+    @cached_property
+    def record(self) -> Module:
+        """The statements of forward, and at the end what it returns."""
+        body = parse_module("\n".join((*self.text.forward, f"return {self.text.returned}")))
+        return change_records(body, self._rename) if self.renamed else body
+
+    def _rename(self, node: Node) -> Node:
+        if isinstance(node, Attribute) and node.value == Name("self") and node.name in self.renamed:
+            return replace(node, name=self.renamed[node.name])
+        return node
 
     @property
     def frame(self) -> tuple[object, ...]:
@@ -76,7 +112,7 @@ class _Kind:
 
     numbers: list[int]
     """Of the modules."""
-    lines: list[str]
+    record: Module
     """Statements, and at the end what forward returns."""
     spans: list[OpenSpan] = field(default_factory=list)
     """All sizes within these belong to it."""
@@ -102,19 +138,21 @@ class _Joiner:
 
     def __init__(self, texts: Sequence[SizedText], names: Mapping[str, Numbers], taken: Collection[str], constructors: int) -> None:
         self.texts, self.names, self.constructors = texts, names, constructors
-        lines = [line for one in texts for line in (*one.text.forward, one.text.returned)]
-        namer = Namer({*taken, *_CALLED, *(word for line in lines for word in re.findall(r"(?<![\w.])[A-Za-z_]\w*", line))})
+        records = [one.record for one in texts]
+        namer = Namer({*taken, *_CALLED, *(name for one in records for name in (*names_in(one), *names_set(one)))})
         self.axes = _find_axes(texts)
         self.sizes: dict[str, tuple[str, int, Numbers]] = {}
         """By variable of forward: the input and axis that it is the size of."""
         for (name, axis), values in self.axes.items():
             if values not in [known for *_, known in self.sizes.values()]:
                 self.sizes[namer.choose(self._call(values))] = (name, axis, values)
-        self.pool = KernelPool([one.text for one in texts], {name: values for name, (*_, values) in self.sizes.items()})
+        self.pool = KernelPool(
+            [one.text.kernels for one in texts], [{*itertools.chain(*one.text.names)} for one in texts],
+            records, {name: values for name, (*_, values) in self.sizes.items()},
+        )  # fmt: skip
         self.forwards = [
-            [*(self.pool.complete(number, line) for line in join_lines(one.text.forward)), one.text.returned]
-            for number, one in enumerate(texts)
-        ]  # fmt: skip
+            Module(tuple(self.pool.complete(place, statement) for statement in one.body)) for place, one in enumerate(records)
+        ]
 
     def join(self, spans: Sequence[OpenSpan]) -> ModuleText:
         """The text."""
@@ -162,56 +200,70 @@ class _Joiner:
 
     def _gather(self, numbers: list[int], left: Sequence[int], within: bool) -> _Kind | None:
         """These modules, with all others that differ from them in numbers that follow from sizes; None where they do themselves."""
-        lines = self._merge(numbers, within)
-        if lines is None:
+        record = self._merge(numbers, within)
+        if record is None:
             return None
         for other in left:
             if other not in numbers and (more := self._merge(sorted([*numbers, other]), within)) is not None:
-                numbers, lines = sorted([*numbers, other]), more
-        return _Kind(numbers, lines)
+                numbers, record = sorted([*numbers, other]), more
+        return _Kind(numbers, record)
 
-    def _merge(self, numbers: Sequence[int], within: bool) -> list[str] | None:
+    def _merge(self, numbers: Sequence[int], within: bool) -> Module | None:
         """The statements of forward and what it returns, for all these modules; None where they differ in more than sizes.
 
         within: whether the statements shall hold for sizes between these too.
         """
         versions = [self.forwards[number] for number in numbers]
         frames = {(self.texts[number].frame, self.texts[number].made if within else 0) for number in numbers}
-        if len(frames) > 1 or len({tuple(map(blank, lines)) for lines in versions}) > 1:
+        columns = list_columns(versions) if len(frames) == 1 else None
+        if columns is None:
             return None
         sizes = {name: tuple(values[number] for number in numbers) for name, (*_, values) in self.sizes.items()}
         fitter = Fitter({name: values for name, values in sizes.items() if len(set(values)) > 1})
-        found = [values for lines in zip(*versions, strict=True) for values in zip(*map(list_numbers, lines), strict=True)]
-        fitter.prepare(whole for values in found if (whole := read_whole(values)) is not None)
-        merged = [self._merge_line(lines, numbers, fitter, within) for lines in zip(*versions, strict=True)]
-        return [line for line in merged if line is not None] if None not in merged else None
+        fitter.prepare(whole for values in columns.values() if (whole := read_whole(values)) is not None)
+        words: dict[Path, Expression] = {}
+        for (place,), group in itertools.groupby(columns.items(), key=lambda column: column[0][:1]):
+            statements = [one.body[place] for one in versions]
+            fitted = self._fit({path[1:]: values for path, values in group}, statements, numbers, fitter, within)
+            if fitted is None:
+                return None
+            words |= {(place, *path): word for path, word in fitted.items()}
+        return put_in(versions[0], words)
 
-    def _merge_line(self, lines: Sequence[str], numbers: Sequence[int], fitter: Fitter, within: bool) -> str | None:
-        """One statement for these modules; None where a number follows from nothing that is known."""
-        grid, launch, _ = blank(lines[0]).partition("](")
-        columns = list(zip(*map(list_numbers, lines), strict=True))
-        keys = _list_keys(lines[0])
-        words = [_write_number(values, fitter, key, within) for values, key in zip(columns, keys, strict=True)]
-        blocks = [(whole, word) for values, key, word in zip(columns, keys, words, strict=True)
-                  if key and word is not None and (whole := read_whole(values)) is not None]  # fmt: skip
-        counts = self.pool.list_counts(grid.partition("[")[0], numbers) if launch else []
-        for place in range(grid.count("#") if launch else 0):
-            whole = read_whole(columns[place])
-            word = words[place]
-            if whole is not None and len(set(whole)) > 1 and (word is None or re.search(r"[-+/]", word)):
-                same = next((word for sizes, word in blocks if sizes == whole), None)
-                words[place] = same or _write_programs(whole, counts, blocks, fitter) or word
-        return put_in(lines[0], [word for word in words if word is not None]) if None not in words else None
+    def _fit(
+        self, columns: Mapping[Path, Column], statements: Sequence[Statement], numbers: Sequence[int], fitter: Fitter, within: bool
+    ) -> dict[Path, Expression] | None:
+        """What stands for the numbers of a statement for these modules; None where one follows from nothing that is known."""
+        launches = [_read_launch(one) for one in statements]
+        first = launches[0]
+        words = {
+            path: _write_number(values, fitter, _read_key(statements[0], path) if first is not None else "", within)
+            for path, values in columns.items()
+        }  # fmt: skip
+        if first is not None:
+            known = [tuple(one.keywords[place].value for one in launches if one) for place in range(len(first.keywords))]
+            constants = [tuple(one for one in values if isinstance(one, Number)) for values in known]
+            given = {values: word for path, word in words.items() if (values := columns[path]) in constants and word is not None}
+            blocks = [(whole, given.get(values, values[0])) for values in constants
+                      if len(values) == len(numbers) and (whole := read_whole(values)) is not None]  # fmt: skip
+            kernel = first.function.value if isinstance(first.function, Subscript) else None
+            counts = self.pool.list_counts(kernel.name, numbers) if isinstance(kernel, Name) else []
+            for path, word in words.items():
+                if path[: len(_GRID)] == _GRID and (whole := read_whole(columns[path])) is not None and not _is_product(word):
+                    same = next((word for sizes, word in blocks if sizes == whole), None)
+                    words[path] = same or _write_programs(whole, counts, blocks, fitter) or word
+        return {path: word for path, word in words.items() if word is not None} if None not in words.values() else None
 
     def _write(self, kind: _Kind) -> SizedForward:
         """The forward of a kind of sizes."""
-        *statements, returned = kind.lines
+        *statements, returned = kind.record.body
+        assert isinstance(returned, Return) and returned.value is not None, "it is the last statement"
         tests, words = self._guard(kind)
-        heads = [name for name in self.sizes if any(re.search(rf"\b{name}\b", line) for line in kind.lines)]
-        given = [f"{name} = {self.sizes[name][0]}.shape[{self.sizes[name][1]}]" for name in heads]
-        lines = [*given, *(part for line in statements for part in _wrap(line))]
+        used = names_in(kind.record)
+        given = [f"{name} = {held}.shape[{axis}]" for name, (held, axis, _) in self.sizes.items() if name in used]
+        lines = [*given, *(print_statements(statements).split("\n") if statements else [])]
         right = " and ".join(one.right for one in tests)
-        return SizedForward(lines, returned, right, " or ".join(one.wrong for one in tests), words)
+        return SizedForward(lines, print_expression(returned.value), right, " or ".join(one.wrong for one in tests), words)
 
     def _guard(self, kind: _Kind) -> tuple[list[Condition], str]:
         """What forward asks of its inputs, and what it takes in people's words."""
@@ -246,13 +298,6 @@ class _Joiner:
         return tests, ", ".join(words) + (f", a up to {most}," if first.free else "")
 
 
-def _wrap(line: str) -> list[str]:
-    """A statement on several lines where it is a long launch."""
-    head, launch, arguments = line.partition("](")
-    parts = re.split(r", (?![^{[(]*[}\])])", arguments.removesuffix(")"))
-    return wrap(f"{head}](", parts, ")", "") if launch else [line]
-
-
 def _find_axes(texts: Sequence[SizedText]) -> dict[tuple[str, int], Numbers]:
     """By input and axis the sizes, one for each text; without those that all texts share, and those that may be of any size."""
     found: dict[tuple[str, int], Numbers] = {}
@@ -266,7 +311,9 @@ def _find_axes(texts: Sequence[SizedText]) -> dict[tuple[str, int], Numbers]:
     return found
 
 
-def _write_programs(programs: Numbers, counts: Sequence[Numbers], blocks: Sequence[tuple[Numbers, str]], fitter: Fitter) -> str | None:
+def _write_programs(
+    programs: Numbers, counts: Sequence[Numbers], blocks: Sequence[tuple[Numbers, Expression]], fitter: Fitter
+) -> Expression | None:
     """A number of programs that share what a kernel counts, a block for each; or a multiple of it.
 
     counts: numbers in the kernel's text.
@@ -275,35 +322,47 @@ def _write_programs(programs: Numbers, counts: Sequence[Numbers], blocks: Sequen
     for count, (sizes, block) in itertools.product(counts, blocks):
         tiles = tuple(-(-one // size) for one, size in zip(count, sizes, strict=True) if size)
         times = find_times(programs, tiles) if len(tiles) == len(count) else None
-        if times is not None and (found := fitter.write(count)) is not None:
-            return f"triton.cdiv({found}, {block})" + (f" * {times}" if times > 1 else "")
+        if times is not None and (size := fitter.write(count)) is not None:
+            shared = expression("triton.cdiv({size}, {block})", size=size, block=block)
+            return expression("{shared} * {times}", shared=shared, times=times) if times > 1 else shared
     return None
 
 
-def _list_keys(line: str) -> list[str]:
-    """For each number of a statement: the constant of a launch that it is, such as the size of a block; empty for any other."""
-    if "](" not in line:
-        return [""] * len(list_numbers(line))
-    pieces = blank(line).split("#")[:-1]
-    return [found[1] if (found := re.search(r"(\w+)=$", piece)) else "" for piece in pieces]
+_GRID = (0, 0, 1)
+"""The place of a grid in the statement that launches a kernel."""
 
 
-def _write_number(values: tuple[str, ...], fitter: Fitter, key: str, within: bool) -> str | None:
-    """What forward writes for numbers of several texts; None where nothing is known that they follow from.
+def _read_launch(statement: Statement) -> Call | None:
+    """The launch of a kernel that a statement is."""
+    call = statement.value if isinstance(statement, Evaluate) else None
+    return call if isinstance(call, Call) and isinstance(call.function, Subscript) else None
+
+
+def _read_key(statement: Statement, path: Path) -> str:
+    """The constant of a launch that a number is, such as the size of a block; empty for any other."""
+    holder = find(statement, path[:-1])
+    return holder.name if isinstance(holder, Keyword) and len(path) == len(_GRID) else ""
+
+
+def _is_product(word: Expression | None) -> bool:
+    """Whether an expression is a size or a product, which the number of programs may well be."""
+    return word is not None and not any(isinstance(one, Binary) and one.operator != "*" for one in iterate(word))
+
+
+def _write_number(values: Column, fitter: Fitter, key: str, within: bool) -> Expression | None:
+    """What forward writes for numbers of several modules; None where nothing is known that they follow from.
 
     key: the constant of a launch that it is. These may also be looked up; within a span only those that decide nothing but the time.
     """
-    if len(set(values)) == 1:
-        return values[0]
     whole = read_whole(values)
-    found = fitter.write(whole) if whole is not None else None
-    if not key or found in fitter.sizes:
-        return found
-    real = read_whole(values, ".0")
+    word = fitter.write(whole) if whole is not None else None
+    if not key or isinstance(word, Name):
+        return word
+    real = read_real(values)
     if real is not None:
-        return f"float({inner})" if (inner := fitter.write(real)) is not None else None
+        return expression("float({size})", size=size) if (size := fitter.write(real)) is not None else None
     if whole is not None and key not in _TIME_ONLY and (power := fitter.write_power(whole, within)) is not None:
         return power
     if within:
-        return write_steps(values, fitter.sizes) if key in _TIME_ONLY else found
+        return write_steps(values, fitter.sizes) if key in _TIME_ONLY else word
     return write_table(values, fitter.sizes)

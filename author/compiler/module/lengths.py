@@ -12,7 +12,7 @@ _PICKS = ("getitem", "select", "unbind")
 
 
 def lengthen(facts: TaskFacts, names: tuple[str, ...], size: int, longer: int) -> TaskFacts:
-    """The facts with another size of the leading axis, wherever it follows from those inputs.
+    """The facts with another size of the leading axis, which may be a symbol, wherever it follows from those inputs.
 
     Where the axis lies in a result is a guess: who reads the facts finds out whether all operators agree with it.
     """

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tritonsmith.author.compiler.module.numbers import Fitter, blank, list_numbers, put_in, read_whole
+from tritonsmith.author.compiler.ir.bridge import parse_module
+from tritonsmith.author.compiler.ir.code import Expression, Number
+from tritonsmith.author.compiler.ir.parser import parse_expression
+from tritonsmith.author.compiler.ir.printer import print_statements
+from tritonsmith.author.compiler.ir.walk import Path
+from tritonsmith.author.compiler.module.numbers import Fitter, list_columns, put_in, read_whole
 from tritonsmith.author.members import assign, complete_members, parent_lines, settle_members
 from tritonsmith.author.plan import NoSize
 from tritonsmith.evaluator.schema import TaskFacts
@@ -43,7 +47,8 @@ def rename_constants(sizes: Sequence[SizeMembers]) -> list[dict[str, str]]:
     found = []
     for one in sizes:
         for text, name in one.constants.items():
-            stem = re.sub(r"_\d+$", "", name)
+            stem, _, count = name.rpartition("_")
+            stem = stem if count.isdigit() else name
             used = {*taken, *names.values()}
             free = name if name not in used else next(new for number in range(len(used) + 1) if (new := f"{stem}_{number}") not in used)
             names.setdefault(text, free)
@@ -83,22 +88,33 @@ def _merge(groups: Sequence[tuple[str, ...]], constructors: Sequence[Mapping[str
         return [*groups[0]]
     if not all(constructors):
         raise NoSize(("sizes that SHAPES declares whose weights differ, while the constructor gets no argument that says so", None))
-    values = {name: [fixed.get(name, "") for fixed in constructors] for name in constructors[0]}
-    fitter = Fitter({name: whole for name, ones in values.items() if (whole := read_whole(ones)) is not None and len(set(whole)) > 1})
-    if len({tuple(map(blank, lines)) for lines in groups}) == 1:
-        merged = [_write_line(versions, fitter) for versions in zip(*groups, strict=True)]
-        if all(line is not None for line in merged):
-            return [line for line in merged if line is not None]
+    merged = _fit(groups, constructors)
+    if merged is not None:
+        return merged
     return [
         part for number, lines in enumerate(groups)
         for part in (f"{'elif' if number else 'if'} self.made == {number}:", *(f"    {line}" for line in lines))
     ]  # fmt: skip
 
 
-def _write_line(versions: Sequence[str], fitter: Fitter) -> str | None:
-    """A line that does for all sets of arguments; None where a number does not follow from them."""
-    words: list[str | None] = []
-    for ones in zip(*map(list_numbers, versions), strict=True):
-        whole = read_whole(ones)
-        words.append(ones[0] if len(set(ones)) == 1 else fitter.write(whole) if whole is not None else None)
-    return put_in(versions[0], [word for word in words if word is not None]) if None not in words else None
+def _fit(groups: Sequence[tuple[str, ...]], constructors: Sequence[Mapping[str, str]]) -> list[str] | None:
+    """Lines that do for all sets of arguments; None where a number does not follow from them."""
+    records = [parse_module("\n".join(lines)) for lines in groups]
+    columns = list_columns(records)
+    if columns is None:
+        return None
+    arguments = {name: [parse_expression(fixed[name]) if name in fixed else None for fixed in constructors] for name in constructors[0]}
+    sizes = {
+        name: whole for name, values in arguments.items()
+        if (whole := read_whole([one for one in values if isinstance(one, Number)])) is not None
+        and len(whole) == len(constructors) and len(set(whole)) > 1
+    }  # fmt: skip
+    fitter = Fitter(sizes)
+    words: dict[Path, Expression] = {}
+    for path, values in columns.items():
+        whole = read_whole(values)
+        word = fitter.write(whole) if whole is not None else None
+        if word is None:
+            return None
+        words[path] = word
+    return print_statements(put_in(records[0], words).body).split("\n")

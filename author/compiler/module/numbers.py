@@ -1,14 +1,32 @@
-"""Texts that differ in numbers alone: what stands in place of a number in the one text for all of them."""
+"""Records that differ in numbers alone: what stands in place of a number in the one record for all of them."""
 
 from __future__ import annotations
 
 import itertools
 import math
-import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import TypeVar
 
-_NUMBER = re.compile(r"(?<![\w.])\d+(?:\.\d+)?(?:e[-+]?\d+)?(?!\w|\.\w)")
+from tritonsmith.author.compiler.ir.code import (
+    Binary,
+    Conditional,
+    Dict,
+    Entry,
+    Expression,
+    Group,
+    Name,
+    Node,
+    Number,
+    Subscript,
+    Tuple,
+    Unary,
+    number,
+)
+from tritonsmith.author.compiler.ir.sizes import symbol
+from tritonsmith.author.compiler.ir.template import expression
+from tritonsmith.author.compiler.ir.walk import Path, find, find_differences, put
+
 _NEAR = 2
 """The largest number that is added to a size before anything else is tried: what two sizes differ by may be chance."""
 _FAR = 64
@@ -19,39 +37,46 @@ _DIVISORS = (2, 3, 4, 8)
 """Of sizes, as strides of windows are."""
 _RIM = 8
 """Places that windows have more or less than the size."""
-_OPERATORS = "+-*/%"
 
+N = TypeVar("N", bound=Node)
 Numbers = tuple[int, ...]
-"""What a size is in each of several texts."""
+"""What a size is in each of several records."""
+Column = tuple[Number, ...]
+"""The number that stands in one place of several records."""
 
 
-def blank(text: str) -> str:
-    """The text without its numbers: equal for texts that differ in numbers alone."""
-    return _NUMBER.sub("#", text)
+def list_columns(records: Sequence[Node]) -> dict[Path, Column] | None:
+    """The numbers in which records of one form differ, by place in the order of the text; None where anything else does."""
+    columns: dict[Path, list[Number]] = {}
+    for place, record in enumerate(records[1:], 1):
+        differences = find_differences(records[0], record)
+        if differences is None:
+            return None
+        for path, ours, theirs in differences:
+            if isinstance(ours, Unary) and isinstance(theirs, Unary):  # two negative numbers
+                path, ours, theirs = (*path, 0), ours.operand, theirs.operand
+            if not isinstance(ours, Number) or not isinstance(theirs, Number):
+                return None
+            columns.setdefault(path, [ours] * len(records))[place] = theirs
+    return {path: tuple(columns[path]) for path in sorted(columns)}
 
 
-def list_numbers(text: str) -> list[str]:
-    """The numbers of a text."""
-    return _NUMBER.findall(text)
+def put_in(record: N, words: Mapping[Path, Expression]) -> N:
+    """The record with expressions in place of its numbers, in parentheses where an operator is next to them."""
+    operated = {path for path in words if path and isinstance(find(record, path[:-1]), Binary | Unary)}
+    return put(record, {path: _enclose(word) if path in operated else word for path, word in words.items()})
 
 
-def put_in(text: str, words: Sequence[str]) -> str:
-    """The text with these in place of its numbers; sums and products stand in brackets where an operator is next to them."""
-    found = iter(words)
-
-    def choose(number: re.Match[str]) -> str:
-        word = next(found)
-        before, behind = text[: number.start()].rstrip()[-1:], text[number.end() :].lstrip()[:1]
-        operated = before in _OPERATORS and bool(before) or behind in _OPERATORS and bool(behind)
-        return f"({word})" if operated and " " in word else word
-
-    return _NUMBER.sub(choose, text)
+def read_whole(values: Sequence[Number]) -> Numbers | None:
+    """The values as whole numbers; None where one has a fraction or an exponent."""
+    whole = tuple(one.value for one in values if isinstance(one.value, int))
+    return whole if len(whole) == len(values) else None
 
 
-def read_whole(values: Sequence[str], end: str = "") -> Numbers | None:
-    """The values as whole numbers, written with this end; None where one has a fraction or an exponent."""
-    found = [one.removesuffix(end) for one in values if one.endswith(end)]
-    return tuple(map(int, found)) if len(found) == len(values) and all(one.isdigit() for one in found) else None
+def read_real(values: Sequence[Number]) -> Numbers | None:
+    """Values that are written as `3.0` as whole numbers; None where one is written otherwise."""
+    whole = tuple(int(one.value) for one in values if one.spelling == f"{int(one.value)}.0")
+    return whole if len(whole) == len(values) else None
 
 
 @dataclass
@@ -60,7 +85,7 @@ class Fitter:
 
     sizes: dict[str, Numbers]
     """By name."""
-    _made: dict[str, Numbers] = field(default_factory=dict)
+    _made: dict[Expression, Numbers] = field(default_factory=dict)
     """Expressions that other numbers may be multiples of, such as the size of a pool's result."""
 
     def prepare(self, numbers: Iterable[Numbers]) -> None:
@@ -68,16 +93,16 @@ class Fitter:
         for values in sorted(set(numbers)):
             self.write(values)
 
-    def write(self, values: Numbers) -> str | None:
+    def write(self, values: Numbers) -> Expression | None:
         """The expression; None where the numbers follow from no size in a way that is known."""
         if len(set(values)) == 1:
-            return str(values[0])
+            return number(values[0])
         return (
             self._write_multiple(values) or self._write_sum(values, _NEAR) or self._write_window(values)
             or self._write_product(values, 2) or self._write_sum(values, _FAR) or self._write_product(values, 3)
         )  # fmt: skip
 
-    def write_power(self, values: Numbers, within: bool) -> str | None:
+    def write_power(self, values: Numbers, within: bool) -> Expression | None:
         """The number of elements of a block, which is a power of two: one that holds a size, within bounds.
 
         within: whether there are sizes between these, for which the lower bound holds too.
@@ -85,76 +110,89 @@ class Fitter:
         low, high = min(values), max(values)
         if any(one & (one - 1) for one in values):
             return None
-        counts = ((name, sizes, times) for times in range(1, _MOST_TIMES) for name, sizes in self.sizes.items())
-        products = ((name, sizes, 1) for name, sizes in self._multiples(2))
-        for name, sizes, times in itertools.chain(counts, products):
+        counts = ((word, sizes, times) for times in range(1, _MOST_TIMES) for word, sizes in self._named())
+        products = ((word, sizes, 1) for word, sizes in self._multiples(2))
+        for word, sizes, times in itertools.chain(counts, products):
             powers = [1 << max(0, one * times - 1).bit_length() for one in sizes]
             if tuple(min(max(one, low), high) for one in powers) == values:
-                inner = f"triton.next_power_of_2({name}{f' * {times}' if times > 1 else ''})"
-                inner = f"max({inner}, {low})" if within or min(powers) < low else inner
-                return f"min({inner}, {high})" if max(powers) > high else inner
+                power = expression("triton.next_power_of_2({size})", size=_multiply(word, times))
+                if within or min(powers) < low:
+                    power = expression("max({power}, {low})", power=power, low=low)
+                return expression("min({power}, {high})", power=power, high=high) if max(powers) > high else power
         return None
 
-    def _write_multiple(self, values: Numbers) -> str | None:
+    def _named(self) -> list[tuple[Expression, Numbers]]:
+        return [(Name(name), sizes) for name, sizes in self.sizes.items()]
+
+    def _known(self) -> list[tuple[Expression, Numbers]]:
+        return [*self._named(), *((_enclose(word), sizes) for word, sizes in self._made.items())]
+
+    def _write_multiple(self, values: Numbers) -> Expression | None:
         """A size, or a multiple of one."""
-        for name, sizes in (self.sizes | self._made).items():
+        for word, sizes in [*self._named(), *self._made.items()]:
             if (times := find_times(values, sizes)) is not None:
-                return f"{_enclose(name)} * {times}" if times > 1 else name
+                return _multiply(_enclose(word), times) if times > 1 else word
         return None
 
-    def _write_sum(self, values: Numbers, most: int) -> str | None:
+    def _write_sum(self, values: Numbers, most: int) -> Expression | None:
         """A size with a number added."""
         for name, sizes in self.sizes.items():
             apart = {one - size for one, size in zip(values, sizes, strict=True)}
             if len(apart) == 1 and abs(more := apart.pop()) <= most:
-                return f"{name} {'+' if more > 0 else '-'} {abs(more)}"
+                return expression("{sum}", sum=symbol(name, sizes[0]) + more)
         return None
 
-    def _write_window(self, values: Numbers) -> str | None:
+    def _write_window(self, values: Numbers) -> Expression | None:
         """What a window that moves by a stride gives: a size with its rim, divided and rounded down."""
         for rim, by, name in itertools.product(sorted(range(-_RIM, _RIM + 1), key=abs), _DIVISORS, self.sizes):
             if tuple((one + rim) // by for one in self.sizes[name]) == values:
-                inner = f"({name} {'+' if rim > 0 else '-'} {abs(rim)})" if rim else name
-                self._made[f"{inner} // {by}"] = values
-                return f"{inner} // {by}"
+                word = expression("{size} // {by}", size=symbol(name, self.sizes[name][0]) + rim, by=by)
+                self._made[word] = values
+                return word
         return None
 
-    def _write_product(self, values: Numbers, number: int) -> str | None:
+    def _write_product(self, values: Numbers, count: int) -> Expression | None:
         """A product of so many sizes, or a multiple of one."""
-        for name, sizes in self._multiples(number):
+        for word, sizes in self._multiples(count):
             if (times := find_times(values, sizes)) is not None:
-                return f"{name} * {times}" if times > 1 else name
+                return _multiply(word, times)
         return None
 
-    def _multiples(self, number: int) -> Iterator[tuple[str, Numbers]]:
+    def _multiples(self, count: int) -> Iterator[tuple[Expression, Numbers]]:
         """Products of so many sizes."""
-        known = {_enclose(name): sizes for name, sizes in (self.sizes | self._made).items()}
-        for names in itertools.combinations_with_replacement(known, number):
-            yield " * ".join(names), tuple(map(math.prod, zip(*(known[name] for name in names), strict=True)))
+        for factors in itertools.combinations_with_replacement(self._known(), count):
+            product = factors[0][0]
+            for word, _ in factors[1:]:
+                product = Binary(product, "*", word)
+            yield product, tuple(map(math.prod, zip(*(sizes for _, sizes in factors), strict=True)))
 
 
-def write_table(values: Sequence[str], sizes: Mapping[str, Numbers]) -> str | None:
-    """A look-up of numbers by the sizes to which they belong; None where two texts have the same sizes."""
+def write_table(values: Sequence[Expression], sizes: Mapping[str, Numbers]) -> Expression | None:
+    """A look-up of numbers by the sizes to which they belong; None where two records have the same sizes."""
     single = next((name for name, ones in sizes.items() if len(set(ones)) == len(ones)), None)
     names = [single] if single is not None else list(sizes)
     keys = list(zip(*(sizes[name] for name in names), strict=True))
     if not names or len(set(keys)) < len(keys):
         return None
-    entries = ", ".join(f"{key[0] if len(key) == 1 else key}: {value}" for key, value in zip(keys, values, strict=True))
-    return f"{{{entries}}}[{', '.join(names)}]"
+    entries = [Entry(_list(list(map(number, key))), value) for key, value in zip(keys, values, strict=True)]
+    return Subscript(Dict(tuple(entries)), _list(list(map(Name, names))))
 
 
-def write_steps(values: Sequence[str], sizes: Mapping[str, Numbers]) -> str | None:
+def _list(items: Sequence[Expression]) -> Expression:
+    return items[0] if len(items) == 1 else Tuple(tuple(items))
+
+
+def write_steps(values: Sequence[Expression], sizes: Mapping[str, Numbers]) -> Expression | None:
     """Numbers that change at some sizes and stay between: each up to the largest size that it was found for."""
     for name, ones in sizes.items():
-        runs: dict[int, str] = {}
-        pairs = sorted(set(zip(ones, values, strict=True)))
-        if len({size for size, _ in pairs}) == len(pairs):
-            for (size, value), behind in zip(pairs, [*(value for _, value in pairs[1:]), ""], strict=True):
-                if value != behind:
-                    runs[size] = value
-            *steps, last = runs.items()
-            return "".join(f"{value} if {name} <= {size} else " for size, value in steps) + last[1]
+        known = dict(sorted(zip(ones, values, strict=True), key=lambda pair: pair[0]))
+        if len(known) == len(set(zip(ones, values, strict=True))):
+            pairs = list(known.items())
+            ends = [pair for pair, (_, behind) in itertools.pairwise(pairs) if pair[1] != behind]
+            word = pairs[-1][1]
+            for size, value in reversed(ends):
+                word = Conditional(value, expression("{name} <= {size}", name=name, size=size), word)
+            return word
     return None
 
 
@@ -166,5 +204,10 @@ def find_times(values: Numbers, sizes: Numbers) -> int | None:
     return times if times and all(one == times * size for one, size in zip(values, sizes, strict=True)) else None
 
 
-def _enclose(name: str) -> str:
-    return f"({name})" if " " in name else name
+def _multiply(word: Expression, times: int) -> Expression:
+    return Binary(word, "*", number(times)) if times > 1 else word
+
+
+def _enclose(word: Expression) -> Expression:
+    """An expression with parentheses that it keeps beside any operator."""
+    return Group(word) if isinstance(word, Binary | Conditional) else word

@@ -8,7 +8,6 @@ from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
 from tritonsmith.author.compiler.module.module import ModuleText
-from tritonsmith.author.compiler.module.numbers import blank
 from tritonsmith.author.plan import NoPlan, NoSize
 from tritonsmith.evaluator.schema import OpNode, SizeValue, Task, TaskFacts
 from tritonsmith.evaluator.tasks.declared import list_members
@@ -89,11 +88,26 @@ def varies_in_front(task: Task, facts: TaskFacts) -> bool:
 
 def resemble(facts: Iterable[OpNode], others: Iterable[OpNode]) -> bool:
     """Whether two forwards make the same calls, with other numbers."""
-    return [_write_call(node) for node in facts] == [_write_call(node) for node in others]
+    return [_describe_call(node) for node in facts] == [_describe_call(node) for node in others]
 
 
-def _write_call(node: OpNode) -> tuple[str, ...]:
-    return node.name, node.op, node.target, node.module_type, blank(repr((node.args, node.kwargs)))
+def _describe_call(node: OpNode) -> tuple[object, ...]:
+    return node.name, node.op, node.target, node.module_type, _blank(node.args), _blank(node.kwargs)
+
+
+def _blank(value: object) -> object:
+    """A value without its numbers, but for their signs."""
+    match value:
+        case bool():
+            return value
+        case int() | float() if math.isfinite(value):
+            return "#" if value >= 0 else "-#"
+        case list() | tuple():
+            return tuple(map(_blank, value))
+        case dict():
+            return tuple((key, _blank(held)) for key, held in value.items())
+        case _:
+            return repr(value)
 
 
 def _list_spans(task: Task, facts: TaskFacts, plans: list[Plan]) -> Iterator[LongSpan]:

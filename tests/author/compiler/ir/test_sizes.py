@@ -13,13 +13,14 @@ from pydantic import BaseModel
 from tritonsmith.author.compiler.ir.parser import parse_expression
 from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.author.compiler.ir.sizes import Size, evaluate, expression_of, largest, rewrite, smallest, symbol
+from tritonsmith.author.compiler.ir.template import expression
 
 N, K = symbol("N", 1024), symbol("K", 12)
 
 
 def _show(value: int) -> str:
-    expression = expression_of(value)
-    return str(value) if expression is None else print_expression(expression)
+    tree = expression_of(value)
+    return str(value) if tree is None else print_expression(tree)
 
 
 @pytest.mark.parametrize(
@@ -48,8 +49,13 @@ def test_arithmetic_keeps_the_expression(size: int, value: int, text: str) -> No
     assert (size, _show(size)) == (value, text)
 
 
+def test_text_of_a_size_says_what_it_depends_on() -> None:
+    assert f"torch.empty({(N * 4, 3)}), {N}, {N - N + 2}" == "torch.empty((N * 4, 3)), N, 2" and str(N * K) == "K * N"
+    assert print_expression(expression("f({size}) // {size}", size=N * 4)) == "f(N * 4) // (N * 4)"
+
+
 def test_a_size_is_the_int_elsewhere() -> None:
-    assert N == 1024 and hash(N) == hash(1024) and {1024: "a"}[N] == "a" and N > K and f"{N}" == "1024" and repr(N) == "1024"
+    assert N == 1024 and hash(N) == hash(1024) and {1024: "a"}[N] == "a" and N > K and f"{N:,}" == "1,024"
     assert list(range(20))[K] == 12 and [0] * K == [0] * 12 and type(N / 2) is float and type(N & 3) is int
     assert type(1024 + 0) is int and expression_of(1024) is None
     with pytest.raises(TypeError):
