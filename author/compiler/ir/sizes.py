@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, SupportsIndex
 
-from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Name, Number, Unary, number
+from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Name, Number, SymbolicNumber, Unary, number
 from tritonsmith.author.compiler.ir.printer import print_expression
 
 _Product = tuple[Expression, ...]
@@ -19,7 +19,7 @@ _CALCULATE: dict[str, Arithmetic] = {
 }  # fmt: skip
 
 
-class Size(int):
+class Size(SymbolicNumber):
     """An int with the expression of symbols that it is the value of.
 
     It is compared and hashed as the plain int, and printed as its expression: text that depends on a symbol says so.
