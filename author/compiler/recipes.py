@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tritonsmith.author.compiler.costs import predict_launches, predict_plan, predict_work
+from tritonsmith.author.cards.model import model_card
+from tritonsmith.author.compiler.costs import describe_gain, predict_launches, predict_plan, predict_regions, predict_work
 from tritonsmith.author.compiler.example import EXAMPLE
 from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, ProductRegion, RowRegion
-from tritonsmith.author.compiler.gains import describe_gain, predict_regions
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.kernels.attention.blocks import choose_blocks, count_shared_bytes, splits_ahead
 from tritonsmith.author.compiler.kernels.held import is_held
@@ -40,9 +40,6 @@ _MOST_TUNED = 3
 """Sizes of products that a search tunes one by one, the costliest first."""
 _MOST_SUMS = 128
 """fp32 sums of a product's thread, which has 255 registers at most; the rest hold operands that are split, and addresses."""
-_HOPPER, _THIRD = 90, 168
-"""Cards of this capability multiply from shared memory, so that threads with so many registers do not spill: three programs of four warps
-have those of a processor."""
 _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
     Stage.TUNE_GRID: {"parts": (2, 4, 8), "group": (4, 8, 16), "replayed": (0, 1)},
     Stage.TUNE_BLOCK: {
@@ -59,14 +56,14 @@ _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
 def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """Plain settings; products of fp32 operands in parts, or in TF32 where the task allows it for them."""
     assert isinstance(plan, RegionPlan)
-    plain = _choose_products(precision) | {"registers": _THIRD if hardware.capability == _HOPPER else 0}
+    plain = _choose_products(precision) | {"registers": model_card(hardware).fits.tiles.third_registers}
     tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain)
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
     if found is not None and plan.spans and plan.write(found).missed:
         return None
     if found is None or not can_replay(plan):
         return found
-    return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision, hardware)}
+    return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision)}
 
 
 def _list_blocks(attentions: list[Attention], plain: Settings) -> list[Settings]:
@@ -169,14 +166,14 @@ def _sharpen(settings: Settings) -> Settings | None:
 def _predict(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """Milliseconds of all regions at the card's bandwidth; a product that stays a call takes its arithmetic besides."""
     assert isinstance(plan, RegionPlan)
-    return max(found.compute_ms, predict_regions(plan, brief.hardware))
+    return max(found.compute_ms, predict_regions(plan))
 
 
 def _predict_held(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """The same with each row read once, where programs hold it."""
     assert isinstance(plan, RegionPlan)
     settings = _held_defaults(plan, brief.hardware, brief.task.precision)
-    return max(found.compute_ms, predict_regions(plan, brief.hardware, settings))
+    return max(found.compute_ms, predict_regions(plan, settings))
 
 
 def _propose_held(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
@@ -197,7 +194,7 @@ def _propose_held(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
 def _advise(plan: KernelPlan, brief: Brief) -> str:
     """The region with most to gain."""
     assert isinstance(plan, RegionPlan)
-    return describe_gain(plan, brief.hardware, brief.current.verdict if brief.current else None)
+    return describe_gain(plan, brief.current.verdict if brief.current else None)
 
 
 _BETTER = 1.15
@@ -245,7 +242,7 @@ def _predict_seconds(plan: KernelPlan, hardware: Hardware, precision: PrecisionC
     assert isinstance(plan, RegionPlan)
     settings = _defaults(plan, hardware, precision)
     replayed = settings is not None and bool(settings["replayed"])
-    return predict_work(plan, precision, hardware) if replayed else predict_plan(plan, precision, hardware)
+    return predict_work(plan, precision) if replayed else predict_plan(plan, precision)
 
 
 REGIONS = RecipeFamily(

@@ -16,9 +16,6 @@ from tritonsmith.author.compiler.ir.values import Held, MatrixProduct, Tensor, T
 
 _ALIGNED = 8
 """fp16 values of 16 bytes, which a thread loads at once."""
-_WINDOW_FLOPS, _MATRIX_FLOPS = 250.0, 1000.0
-"""Operations of the product for each element of the operand from which on the pass pays. It moves 8 bytes for each element. Windows of
-several taps that are split in the loop reach a fifth of the rate, matrices and single taps two thirds (H200, 2026-11-24)."""
 _MOST_PLACES = 128
 """Places of the operand that one line of the product reads; their largest values are looked at together."""
 
@@ -111,9 +108,9 @@ def find_fresh(region: ProductRegion) -> dict[str, FreshOperand]:
 
 def _is_worth(region: ProductRegion) -> bool:
     """Whether the product does enough with each operand."""
-    taps, flops = region.product.sizes[3], region.product.flops
+    taps, flops, fits = region.product.sizes[3], region.product.flops, region.card.fits.products
     found = _read_operands(region).values()
-    return all(flops >= (_WINDOW_FLOPS if one.steps * taps > 1 else _MATRIX_FLOPS) * one.base.size for one in found)
+    return all(flops >= (fits.window_flops if one.steps * taps > 1 else fits.matrix_flops) * one.base.size for one in found)
 
 
 def _read_operands(region: ProductRegion) -> dict[str, FreshOperand]:
