@@ -9,7 +9,8 @@ A fit is a share of one of the card's own figures, an absolute figure, or the bo
     a figure of memory        times the memory's rate, over that of the fitted card
     operations for a byte     times (rate of 16-bit products / the memory's rate), over that of the fitted card
     a step in time            over the clock, times that of the fitted card
-    a share of fp32 or of L2  as it is: threads, and caches, are compared with themselves
+    a share of fp32, of L2    as it is: threads, caches and registers are compared with themselves
+    or of registers
     a way that pays there     not taken: nobody has measured whether it pays here
 
 A card of a known kind keeps shares, bounds and ways. Its absolute figures follow from its own by the same rule.
@@ -111,6 +112,8 @@ class RowFits:
     """Elements so few that a launch takes longer than reading them."""
     split: int
     """Elements of a row that are worth several programs and a second launch."""
+    on_chip: float
+    """Elements of the longest row that stays on the chip, over the registers of a processor."""
     l2_kept: float
     """Share of L2 that surely stays while other data pass through."""
     l2_cached: float
@@ -195,8 +198,8 @@ HOPPER = Fits(
         long=8192,
         # RMS norm over 64 channels: 3.68 ms instead of 4.90 (2026-11-26).
         apart=2,
-        # Assumed: 2**16 elements, rows of 65,536, and 16, 32 and 64 of the 60 MiB of L2.
-        small=2**16, split=65536, l2_kept=4 / 15, l2_cached=8 / 15, l2_lost=16 / 15,
+        # Assumed: 2**16 elements, rows of 65,536, rows of 16,384 in 65,536 registers, and 16, 32 and 64 of the 60 MiB of L2.
+        small=2**16, split=65536, on_chip=1 / 4, l2_kept=4 / 15, l2_cached=8 / 15, l2_lost=16 / 15,
     ),
     families=FamilyFits(
         step=1.5e-6,  # assumed

@@ -77,8 +77,8 @@ class CardModel:
 
     @property
     def long_row(self) -> int:
-        """Elements of a row that stays on the chip, at most: a quarter of a processor's registers."""
-        return self.registers // 4
+        """Elements of a row that stays on the chip, at most."""
+        return int(self.registers * self.fits.rows.on_chip)
 
     @property
     def kept_bytes(self) -> int:
