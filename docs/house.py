@@ -36,7 +36,7 @@ STOREYS = {
     "cli/report": ("write", "forms charts"),
     "author": (
         "prompt_pages", "examples built_in space analyst book",
-        "recipe measured plan builder reference constructor members operations writes",
+        "recipe measured cost plan builder reference constructor members operations writes",
     ),
     "prompts": ("author promises", "analysis kinds node_names"),
     "evaluator": ("schema protocol errors kernel_text",),
