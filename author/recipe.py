@@ -59,6 +59,8 @@ class Recipe:
     defaults: Callable[[KernelPlan, Hardware, PrecisionClass], Settings | None]
     """Plain settings for this plan, or None where the recipe does not fit the card."""
     tunables: Mapping[Stage, Mapping[str, tuple[int | str, ...]]]
+    by_processor: tuple[str, ...] = ()
+    """Tunables whose values count programs for each processor of the card."""
     uses: Callable[[KernelPlan, str], bool] = lambda plan, name: True
     """Whether a setting changes the kernels of a plan."""
     own_tunables: Callable[[KernelPlan], Mapping[Stage, Mapping[str, str]]] = lambda plan: {}
@@ -87,7 +89,9 @@ class Recipe:
 
     def list_tunables(self, plan: KernelPlan, stage: Stage) -> dict[str, tuple[int | str, ...]]:
         """The settings that a stage varies for a plan, with their values."""
-        return {name: values for name, values in self.tunables.get(stage, {}).items() if self.uses(plan, name)}
+        known = {name: values for name, values in self.tunables.get(stage, {}).items() if self.uses(plan, name)}
+        counts = {name: tuple(int(value) * plan.card.processors for value in known[name]) for name in self.by_processor if name in known}
+        return known | counts
 
     def render(self, plan: KernelPlan, settings: Settings) -> str:
         """The complete candidate module."""

@@ -90,10 +90,24 @@ class TileFits:
     """Registers of a thread of low tiles with short sums: four programs of four warps have those of a processor."""
     third_registers: int
     """Registers of a thread with which three programs of four warps fit; 0 where the compiler decides."""
+    once_filters: tuple[int, int]
+    """Filters of a convolution of few weights, at least and at most, whose whole depth is multiplied at once; (1, 0) for never."""
+    once_depth: tuple[int, int]
+    """Depth of all taps of such a convolution, at least and at most."""
     once_sums: int
     """Sums of a thread up to which a product that is multiplied at once has so many registers."""
     other_registers: int
     """Registers that a thread needs besides its sums."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeadFits:
+    """Blocks of attention; threads have as many registers on every card, so the same heads are small and wide."""
+
+    wide: int
+    """Features of a head that leave registers for 32 keys at once."""
+    small: int
+    """Features of a head that are few: such queries do with four warps."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -133,6 +147,8 @@ class FamilyFits:
     chain_ahead: float
     chain_in_loop: float
     """Shares of the fp16 rate of one product of matrices, with parts made ahead and in the loop."""
+    chain_large: float
+    """Operations from which one product of matrices has tiles of the largest size."""
     network_deep: float
     """Share of the sum of their steps that networks of many convolutions take."""
     network_products: float
@@ -156,6 +172,7 @@ class Fits:
     products: ProductFits
     calls: CallFits
     tiles: TileFits
+    heads: HeadFits
     rows: RowFits
     families: FamilyFits
 
@@ -186,9 +203,14 @@ HOPPER = Fits(
         low_registers=128,
         # Products read shared memory, so threads with so many do not spill.
         third_registers=168,
+        # As many filters as one instruction multiplies: with 32 it takes 1.1 times as long (level 2, 21). Parts of all weights, and a
+        # tile's: 64 x 72 and 72 x 128 need 70 KB, and 112 in place of 72 what cards with 99 KB have. Only a depth of 72 is measured.
+        once_filters=(33, 64), once_depth=(32, 112),
         # 150 for 64 sums (level 2, 85).
         once_sums=64, other_registers=100,
     ),
+    # Causal attention of 4,096 keys, heads of 64 and 128, fp32 and fp16 (raw/settings/attention_blocks.jsonl).
+    heads=HeadFits(wide=128, small=64),
     rows=RowFits(
         # Softmax of 4,096 rows of 32,768: 0.263 ms with whole rows, 0.316 ms with rows that four programs hold together.
         whole_over=2,
@@ -208,6 +230,7 @@ HOPPER = Fits(
         short_product=64 * 256,
         chain_ahead=0.55,  # products with long sums reach 0.5 to 0.56 (2026-11-24)
         chain_in_loop=0.25,
+        chain_large=2.0**32,  # 64 million for each of 64 processors: assumed
         network_deep=0.75,  # AlexNet 0.72, VGG19 0.75, VGG16 0.79, RegNet 0.82
         network_products=0.38,  # 2026-11-24
         network_expected=0.5,  # assumed
@@ -226,15 +249,17 @@ def choose_fits(hardware: Hardware) -> Fits:
     known = FITS.get(hardware.capability)
     if known is not None:
         return _scale(known, hardware)
-    fits = _scale(HOPPER, hardware)
+    fits, fitted = _scale(HOPPER, hardware), CARDS[HOPPER.fitted_on]
     return replace(
         fits,
         kind="by rule",
-        products=_follow_balance(fits.products, CARDS[HOPPER.fitted_on], hardware),
-        tiles=replace(fits.tiles, low_rows=0, few_steps=0, few_channels=0, low_registers=0, third_registers=0, once_sums=0),
-        rows=_follow_memory(replace(fits.rows, wider=1, long=0, apart=1), CARDS[HOPPER.fitted_on], hardware),
-        families=_follow_clock(fits.families, CARDS[HOPPER.fitted_on], hardware),
-    )
+        products=_follow_balance(fits.products, fitted, hardware),
+        tiles=replace(
+            fits.tiles, low_rows=0, few_steps=0, few_channels=0, low_registers=0, third_registers=0, once_filters=(1, 0), once_sums=0,
+        ),
+        rows=_follow_memory(replace(fits.rows, wider=1, long=0, apart=1), fitted, hardware),
+        families=_follow_clock(fits.families, fitted, hardware),
+    )  # fmt: skip
 
 
 def _scale(fits: Fits, hardware: Hardware) -> Fits:
@@ -288,6 +313,7 @@ def _follow_clock(fits: FamilyFits, fitted: Hardware, hardware: Hardware) -> Fam
     half = _balance(hardware.fp16, fitted.fp16, hardware, fitted)
     return replace(
         fits, short_product=int(fits.short_product * hardware.clock_hz / fitted.clock_hz), chain_ahead=_reach(fits.chain_ahead, half),
-        chain_in_loop=_reach(fits.chain_in_loop, half), network_products=_reach(fits.network_products, half),
+        chain_in_loop=_reach(fits.chain_in_loop, half), chain_large=fits.chain_large * hardware.processors / fitted.processors,
+        network_products=_reach(fits.network_products, half),
         network_expected=_reach(fits.network_expected, half),
     )  # fmt: skip

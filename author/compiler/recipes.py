@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
+from tritonsmith.author.cards.fits import HeadFits
 from tritonsmith.author.cards.model import model_card
 from tritonsmith.author.compiler.costs import describe_gain, predict_launches, predict_plan, predict_regions, predict_work
 from tritonsmith.author.compiler.example import EXAMPLE
@@ -27,11 +28,6 @@ _ROWS = ("tile", "whole_row", "per_thread", "parts")
 """Settings of rows only."""
 _SMALLER = ((128, 64), (128, 32), (64, 64), (64, 32), (32, 32), (16, 16))
 """Blocks of queries and keys to try, until one fits the card."""
-_WIDE_HEAD = 128
-"""Features of a head that leave registers for 32 keys at once."""
-_SMALL_HEAD = 64
-"""Features of a head that are few: such queries do with four warps. Blocks of `_list_blocks` are the fastest of those in
-benchmarks/results/raw/settings/attention_blocks.jsonl (causal attention of 4,096 keys, heads of 64 and 128, fp32 and fp16, H200)."""
 _SHARPER = {"tf32": "fp16x3", "fp16": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 """By way to multiply: the next more exact one."""
 _FEW_LAUNCHES = 0.5
@@ -57,7 +53,7 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     """Plain settings; products of fp32 operands in parts, or in TF32 where the task allows it for them."""
     assert isinstance(plan, RegionPlan)
     plain = _choose_products(precision) | {"registers": model_card(hardware).fits.tiles.third_registers}
-    tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain)
+    tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain, plan.card.fits.heads)
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
     if found is not None and plan.spans and plan.write(found).missed:
         return None
@@ -66,19 +62,19 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision)}
 
 
-def _list_blocks(attentions: list[Attention], plain: Settings) -> list[Settings]:
+def _list_blocks(attentions: list[Attention], plain: Settings, fits: HeadFits) -> list[Settings]:
     """Settings with blocks of queries and keys, those to try first ahead."""
     widest = max((max(one.features, one.columns) for one in attentions), default=0)
     few_warps = plain | {"attention_warps": 4}
     sizes: tuple[tuple[int, int], ...] = _SMALLER
     settings = plain
-    if widest > _WIDE_HEAD:
+    if widest > fits.wide:
         sizes = _SMALLER[1:]
     elif attentions and all(one.query.dtype != "float32" != one.value.dtype for one in attentions):
         sizes, settings = _SMALLER[2:], plain | {"attention_stages": 3}
-    elif widest <= _SMALL_HEAD and all(splits_ahead(one, choose_blocks(one, few_warps), few_warps) for one in attentions):
+    elif widest <= fits.small and all(splits_ahead(one, choose_blocks(one, few_warps), few_warps) for one in attentions):
         settings = few_warps
-    elif widest <= _SMALL_HEAD:
+    elif widest <= fits.small:
         sizes = _SMALLER[2:]
     return [settings | {"query_rows": queries, "key_rows": keys} for queries, keys in sizes]
 

@@ -10,9 +10,10 @@ import pytest
 from tritonsmith.author.book import match
 from tritonsmith.author.cards.fits import FITS, HOPPER, Fits, choose_fits
 from tritonsmith.author.cards.model import FIRST, model_card
+from tritonsmith.author.families.convnet.recipes import CONVNET
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import Hardware, Task
+from tritonsmith.evaluator.schema import Hardware, Stage, Task
 
 LADDER = """
 from torch import nn
@@ -46,8 +47,9 @@ def list_figures(fits: Any, path: str = "") -> Iterator[tuple[str, float]]:
         value = getattr(fits, field.name)
         if is_dataclass(value):
             yield from list_figures(value, f"{path}{field.name}.")
-        elif isinstance(value, int | float):
-            yield path + field.name, value
+        elif not isinstance(value, str):
+            figures = value if isinstance(value, tuple) else (value,)
+            yield from ((f"{path}{field.name}{number or ''}", figure) for number, figure in enumerate(figures))
 
 
 def mix(one: Hardware, other: Hardware) -> Hardware:
@@ -86,8 +88,8 @@ def test_the_rule_gives_a_measured_card_its_own_shares() -> None:
     """The rule is anchored: only ways that were measured are left out."""
     unknown = dict(list_figures(choose_fits(CARDS["h200"].model_copy(update={"capability": 86}))))
     measured = dict(list_figures(HOPPER))
-    ways = {"tiles.low_rows", "tiles.few_steps", "tiles.few_channels", "tiles.low_registers", "tiles.third_registers", "tiles.once_sums",
-            "rows.wider", "rows.long", "rows.apart"}  # fmt: skip
+    ways = {"tiles.low_rows", "tiles.few_steps", "tiles.few_channels", "tiles.low_registers", "tiles.third_registers",
+            "tiles.once_filters", "tiles.once_filters1", "tiles.once_sums", "rows.wider", "rows.long", "rows.apart"}  # fmt: skip
     assert {name for name in measured if unknown[name] != pytest.approx(measured[name])} == ways
 
 
@@ -116,3 +118,10 @@ def test_a_plan_knows_its_card(name: str) -> None:
         found = match(task, facts, CARDS[key])
         assert found is not None and found.plan.card is model_card(CARDS[key])
         assert any(recipe.name.startswith(name) for recipe in found.recipes)
+
+
+def test_a_search_counts_programs_by_the_card() -> None:
+    recipe, plan = CONVNET.recipes[-1], CONVNET.example.plan
+    for key, programs in (("h200", (132, 264, 528)), ("a100", (108, 216, 432))):
+        asked = plan.model_copy(update={"card": model_card(CARDS[key])})
+        assert recipe.list_tunables(asked, Stage.TUNE_GRID)["programs"] == programs

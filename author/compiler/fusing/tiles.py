@@ -192,7 +192,7 @@ class _Tiles:
         last = [one.source for one in self.pools if isinstance(one.source, TensorView)]
         pooled = last[0].shape[2 : 2 + len(places)] if last else places
         grid = tuple(-(-size // own) for size, own in zip(places, window, strict=True)) if self.rows else pooled
-        strip = choose_strip(window, grid) if is_short(product) else 1
+        strip = choose_strip(window, grid) if is_short(product, self.card) else 1
         grid = (*grid[:-1], -(-grid[-1] // strip) * strip)
         slots = count(grid) * count(window)
         order = ColumnOrder(product.shape[0], places, window, grid, -(-slots // BLOCK) * BLOCK if self.rows else slots, strip)

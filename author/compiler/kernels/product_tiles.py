@@ -131,7 +131,8 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
 def _count_blocks(region: ProductRegion, tile: ProductTile) -> int:
     """Blocks of the whole depth of a convolution, if it is so short that a program multiplies it at once; 0 otherwise."""
     _, rows, columns, taps, depth = region.product.sizes
-    fits = is_short(region.product) and region.chained and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
+    short = is_short(region.product, region.card)
+    fits = short and region.chained and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
     return -(-taps * depth // STEP) if fits and tile.kept == "left" and tile.scheme == "fp16x3" else 0
 
 

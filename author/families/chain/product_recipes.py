@@ -28,8 +28,6 @@ _LEAST_DEPTH = 512
 """Places of the depth that are worth a program: below, writing and adding the slices costs more than they save."""
 _WHOLE = 128 * 128
 """Sums of a tile that fill a processor."""
-_LARGE = 2.0**32
-"""Operations from which a product has tiles of the largest size: 64 million for each of 64 processors."""
 
 
 def _as_product(plan: KernelPlan) -> ProductPlan:
@@ -83,7 +81,7 @@ def _tile_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionCla
     found = _as_product(plan)
     small: Settings = {"group": 1, "block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 4, "num_stages": 2}
     large: Settings = {"group": 8, "block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3}
-    tile = large if found.product_flops >= _LARGE else small
+    tile = large if found.product_flops >= found.card.fits.families.chain_large else small
     tile |= {"split_k": _choose_split(found, tile, hardware)}
     if found.half:
         return tile | {"block_k": 64 if tile["block_m"] == 128 and tile["split_k"] == 1 else 32, "scheme": "as they are"}
