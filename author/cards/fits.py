@@ -138,7 +138,7 @@ class RowFits:
 
 @dataclass(frozen=True, kw_only=True)
 class FamilyFits:
-    """Efficiencies of recipes outside the compiler."""
+    """Recurrent steps, and efficiencies of recipes outside the compiler."""
 
     step: float
     """Seconds of a recurrent step whose weights are few."""
