@@ -12,7 +12,7 @@ from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, ProductR
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.kernels.attention.blocks import choose_blocks, count_shared_bytes, splits_ahead
 from tritonsmith.author.compiler.kernels.held import is_held
-from tritonsmith.author.compiler.kernels.product_tiles import TUNED, choose_tile, number_products, pick_settings
+from tritonsmith.author.compiler.kernels.product_tiles import TUNED, ProductTile, choose_tile, number_products, pick_settings
 from tritonsmith.author.compiler.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
@@ -28,6 +28,10 @@ _ROWS = ("tile", "whole_row", "per_thread", "parts")
 """Settings of rows only."""
 _SMALLER = ((128, 64), (128, 32), (64, 64), (64, 32), (32, 32), (16, 16))
 """Blocks of queries and keys to try, until one fits the card."""
+_SMALLER_TILES: tuple[Settings, ...] = (
+    {}, {"num_stages": 2}, {"num_stages": 2, "block_k": 32}, {"num_stages": 2, "block_k": 32, "block_m": 64, "block_n": 64},
+)  # fmt: skip
+"""Settings of products to try, until the tiles of all of them fit the card."""
 _SHARPER = {"tf32": "fp16x3", "fp16": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 """By way to multiply: the next more exact one."""
 _FEW_LAUNCHES = 0.5
@@ -55,6 +59,9 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     plain = _choose_products(precision) | {"registers": model_card(hardware).fits.tiles.third_registers}
     tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain, plan.card.fits.heads)
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
+    if found is not None:
+        smaller = (found | tiles for tiles in _SMALLER_TILES)
+        found = next((settings for settings in smaller if _fits_shared(plan, settings, hardware)), found)
     if found is not None and plan.spans and plan.write(found).missed:
         return None
     if found is None or not can_replay(plan):
@@ -122,9 +129,18 @@ def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
 
 def _fits_products(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
     """Whether the card has the shared memory and the registers for every product."""
+    return all(tile.shared_bytes <= hardware.shared_per_block and tile.sums <= _MOST_SUMS for tile in _list_tiles(plan, settings))
+
+
+def _fits_shared(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
+    """Whether the card has the shared memory for every product of every size."""
+    return all(tile.shared_bytes <= hardware.shared_per_block for each in plan.all_sizes for tile in _list_tiles(each, settings))
+
+
+def _list_tiles(plan: RegionPlan, settings: Settings) -> list[ProductTile]:
+    """The tiles of all products."""
     numbers = number_products(plan.regions)
-    tiles = [choose_tile(one, pick_settings(settings, numbers[id(one)])) for one in plan.regions if isinstance(one, ProductRegion)]
-    return all(one.shared_bytes <= hardware.shared_per_block and one.sums <= _MOST_SUMS for one in tiles)
+    return [choose_tile(one, pick_settings(settings, numbers[id(one)])) for one in plan.regions if isinstance(one, ProductRegion)]
 
 
 def _uses(plan: KernelPlan, name: str) -> bool:

@@ -14,7 +14,9 @@ from tritonsmith.author.compiler.fusing.regions import (
     depends,
     order_regions,
 )
+from tritonsmith.author.compiler.kernels.product_tiles import choose_tile
 from tritonsmith.author.compiler.plan import read_regions
+from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.schema import PrecisionClass
 
@@ -77,3 +79,16 @@ def test_regions_run_behind_what_they_read() -> None:
     homes = {id(value): region for region in (first, second) for value in region.stores}
     assert order_regions([second, first], homes) == [first, second]
     assert depends(second, first, homes) and not depends(first, second, homes)
+
+
+@pytest.mark.parametrize("card", [H200, A100, RTX4090], ids=lambda card: card.hardware.key)
+def test_plain_tiles_fit_the_shared_memory_of_the_card(card: CardModel) -> None:
+    """The loop over three stages of 128 x 128 x 64 values takes 196,608 bytes, which an H200 has and others have not."""
+    case = RegionCase("batched", "return torch.relu(x @ y)", "torch.zeros(8, 512, 4096), torch.zeros(8, 4096, 512)", arguments="x, y")
+    task, facts = describe_case(case)
+    plan = read_regions(task, facts, change_card(card, calls={"matrix": 0.1}))
+    settings = REGIONS.recipes[0].defaults(plan, card.hardware, task.precision)
+    (region,) = plan.regions
+    assert settings is not None and isinstance(region, ProductRegion)
+    tile = choose_tile(region, settings)
+    assert tile.shared_bytes <= card.shared_per_block and (tile.stages == 3) is (card is H200)
