@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from tritonsmith.author.cards.model import model_card
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.author.families.chain.product_recipes import PRODUCT
 from tritonsmith.author.families.chain.recipes import POINTWISE
@@ -65,7 +66,7 @@ def _try_families(task: Task, facts: TaskFacts, hardware: Hardware) -> Iterator[
     several = bool(declared_shapes(task))
     for family in _list_families(facts):
         try:
-            plan = family.read(task, facts)
+            plan = family.read(task, facts, model_card(hardware))
         except NoPlan:
             continue
         if not all(family.covers(plan, at_shape(task, other.sizes), other) for other in facts.other_shapes if other.ops):
@@ -83,7 +84,8 @@ def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
     """What of a task no recipe can write, in forward's order, with the lines of the task that ask for it."""
     if obstacle := _find_obstacle(task, facts):
         return f"this forward ({obstacle})"
-    reasons = [reason for family in _list_families(facts) if (reason := _find_reason(family, task, facts)) is not None and reason.missing]
+    found = [_find_reason(family, task, facts, hardware) for family in _list_families(facts)]
+    reasons = [reason for reason in found if reason is not None and reason.missing]
     if reasons:  # of the family that can nearly write it
         missing = min(reasons, key=lambda reason: (not isinstance(reason, NoSize), len(reason.missing))).missing
         first = {what: node for what, node in reversed(missing)}
@@ -94,10 +96,10 @@ def explain_refusal(task: Task, facts: TaskFacts, hardware: Hardware) -> str:
     return f"this task that fits {hardware.name}"
 
 
-def _find_reason(family: RecipeFamily, task: Task, facts: TaskFacts) -> NoPlan | None:
+def _find_reason(family: RecipeFamily, task: Task, facts: TaskFacts, hardware: Hardware) -> NoPlan | None:
     """Why a family cannot write a task; without anything missing where the task is of another family altogether."""
     try:
-        family.read(task, facts)
+        family.read(task, facts, model_card(hardware))
     except NoPlan as reason:
         return reason
     return None

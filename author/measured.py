@@ -6,7 +6,8 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from tritonsmith.evaluator.cards.estimate import L2_BYTES_PER_CLOCK, Band
+from tritonsmith.author.cards.model import model_card
+from tritonsmith.author.cost import Way, count_l2_rate, time_product
 from tritonsmith.evaluator.cards.floors import list_bounds, rates_for
 from tritonsmith.evaluator.cards.launch_cost import count_launch_seconds
 from tritonsmith.evaluator.records.limits import Limit
@@ -56,11 +57,6 @@ class Measured:
         return max(self.bounds, key=lambda name: self.bounds[name])
 
 
-def middle(band: Band) -> float:
-    """Geometric middle of a constant's band."""
-    return math.sqrt(band.low * band.high)
-
-
 def measure(verdict: Verdict, facts: TaskFacts, hardware: Hardware, precision: PrecisionClass, chain: int) -> Measured | None:
     """Numbers of a working candidate; None when the verdict has no timing."""
     if verdict.timing is None:
@@ -107,8 +103,9 @@ def _count_dominant_programs(kernels: Sequence[KernelFacts], hardware: Hardware)
         if timed and kernel.device_ms is not None:
             return kernel.device_ms
         busy = min(math.prod(kernel.grid), hardware.processors)
-        moved = ((kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)) / (middle(L2_BYTES_PER_CLOCK) * hardware.clock_hz * busy)
-        return kernel.launches * (moved + (kernel.flops or 0.0) * hardware.processors / (hardware.fp32 * busy))
+        card, share = model_card(hardware), busy / hardware.processors
+        moved = ((kernel.bytes_loaded or 0.0) + (kernel.bytes_stored or 0.0)) / (count_l2_rate(card) * busy)
+        return kernel.launches * (moved + time_product(card, kernel.flops or 0.0, Way.THREADS, share))
 
     return math.prod(max(kernels, key=weight).grid) if kernels else 0
 

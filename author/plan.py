@@ -6,12 +6,15 @@ import keyword
 
 from pydantic import Field
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.evaluator.schema import OpNode, Record, TaskFacts
 
 
 class KernelPlan(Record):
     """What every template needs: the signature of `__init__`, the lines that make members, the arguments of forward."""
 
+    card: CardModel
+    """The card that it is for."""
     signature: str
     fixed: dict[str, str] = Field(default_factory=dict)
     """Arguments of the constructor that the kernel is made for, as Python writes them; others are refused."""

@@ -10,9 +10,10 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
+from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.cost import time_launches
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
-from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -28,7 +29,7 @@ def fit_always(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool
 
 def predict_floor(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """Milliseconds of a kernel that reaches the card's limit in one launch."""
-    return max(found.floor_ms, LAUNCH_AS_CALLED * 1e3)
+    return max(found.floor_ms, time_launches() * 1e3)
 
 
 def propose_fusion(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
@@ -58,6 +59,8 @@ class Recipe:
     defaults: Callable[[KernelPlan, Hardware, PrecisionClass], Settings | None]
     """Plain settings for this plan, or None where the recipe does not fit the card."""
     tunables: Mapping[Stage, Mapping[str, tuple[int | str, ...]]]
+    by_processor: tuple[str, ...] = ()
+    """Tunables whose values count programs for each processor of the card."""
     uses: Callable[[KernelPlan, str], bool] = lambda plan, name: True
     """Whether a setting changes the kernels of a plan."""
     own_tunables: Callable[[KernelPlan], Mapping[Stage, Mapping[str, str]]] = lambda plan: {}
@@ -86,7 +89,9 @@ class Recipe:
 
     def list_tunables(self, plan: KernelPlan, stage: Stage) -> dict[str, tuple[int | str, ...]]:
         """The settings that a stage varies for a plan, with their values."""
-        return {name: values for name, values in self.tunables.get(stage, {}).items() if self.uses(plan, name)}
+        known = {name: values for name, values in self.tunables.get(stage, {}).items() if self.uses(plan, name)}
+        counts = {name: tuple(int(value) * plan.card.processors for value in known[name]) for name in self.by_processor if name in known}
+        return known | counts
 
     def render(self, plan: KernelPlan, settings: Settings) -> str:
         """The complete candidate module."""
@@ -109,8 +114,8 @@ class RecipeFamily:
     name: str
     writes: str
     """What forward may be, as docs/recipes.md tells it."""
-    read: Callable[[Task, TaskFacts], KernelPlan]
-    """The plan of a task; raises NoPlan where the task is not of this family."""
+    read: Callable[[Task, TaskFacts, CardModel], KernelPlan]
+    """The plan of a task for a card; raises NoPlan where the task is not of this family."""
     recipes: tuple[Recipe, ...]
     """Lowest level first."""
     example: WorkedExample

@@ -1,41 +1,115 @@
-"""What a plan should take: the work of its regions on a card, and its launches, which run ahead of that work."""
+"""What a plan should take on its card, by its regions and its launches, and which region has most to gain."""
 
 from __future__ import annotations
 
-from tritonsmith.author.compiler.fusing.layers import predict_steps
-from tritonsmith.author.compiler.fusing.rates import predict_kernel
-from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
-from tritonsmith.author.compiler.gains import count_reads, count_seconds
+from collections import Counter
+from dataclasses import dataclass
+
+from tritonsmith.author.compiler.fusing.calls import predict_kernel, predict_steps
+from tritonsmith.author.compiler.fusing.regions import (
+    CallRegion,
+    ProductRegion,
+    RecurrentRegion,
+    RowRegion,
+    WorkRegion,
+    count_long_passes,
+)
+from tritonsmith.author.compiler.kernels.held import is_held
 from tritonsmith.author.compiler.plan import RegionPlan
-from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, OPERATOR_AS_CALLED
-from tritonsmith.evaluator.schema import Hardware, PrecisionClass
-
-_CALL = 0.4
-"""Share of the card's fp32 rate that products of PyTorch calls reach (assumed; convolutions on an H200 reach 0.06 to 0.48)."""
+from tritonsmith.author.cost import Way, bound_product, time_bytes, time_launches, time_operators, time_product
+from tritonsmith.author.recipe import Settings
+from tritonsmith.evaluator.schema import PrecisionClass, Verdict
 
 
-def predict_work(plan: RegionPlan, precision: PrecisionClass, hardware: Hardware) -> float:
+def predict_work(plan: RegionPlan, precision: PrecisionClass) -> float:
     """Seconds of all regions on the card, without their launches."""
-    return sum(_predict_region(region, plan, precision, hardware) for region in plan.regions)
+    return sum(_predict_region(region, plan, precision) for region in plan.regions)
 
 
 def predict_launches(plan: RegionPlan) -> float:
     """Seconds in which forward launches everything from Python."""
     kernels = sum(len(names) for names in plan.kernel_names)
-    return kernels * LAUNCH_AS_CALLED + sum(isinstance(one, CallRegion) for one in plan.regions) * OPERATOR_AS_CALLED
+    return time_launches(kernels) + time_operators(sum(isinstance(region, CallRegion) for region in plan.regions))
 
 
-def predict_plan(plan: RegionPlan, precision: PrecisionClass, hardware: Hardware) -> float:
+def predict_plan(plan: RegionPlan, precision: PrecisionClass) -> float:
     """Seconds of a call: the work, or the launches where these take longer."""
-    return max(predict_work(plan, precision, hardware), predict_launches(plan))
+    return max(predict_work(plan, precision), predict_launches(plan))
 
 
-def _predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionClass, hardware: Hardware) -> float:
+def _predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionClass) -> float:
     if isinstance(region, RecurrentRegion):
-        return predict_steps(region, hardware)
+        return predict_steps(region)
     if isinstance(region, ProductRegion):
-        return predict_kernel(region, precision, hardware)
-    moving = count_reads(region) * region.bytes / hardware.bandwidth
+        return predict_kernel(region, precision)
+    card = region.card
+    moving = count_reads(region) * time_bytes(card, region.bytes)
     if isinstance(region, CallRegion):
-        return max(moving, plan.call_flops.get(region.call.name, 0.0) / (_CALL * hardware.fp32))
-    return max(moving, count_seconds(region, hardware))
+        flops = plan.call_flops.get(region.call.name, 0.0)
+        return max(moving, time_product(card, flops, Way.THREADS, card.fits.calls.any_call))
+    return max(moving, _bound_products(region))
+
+
+@dataclass(frozen=True)
+class RegionTime:
+    """A region's floor by its bytes and products, and what was measured of it; milliseconds."""
+
+    what: str
+    floor_ms: float
+    measured_ms: float | None
+    call: bool
+    passes: int
+    """How often it reads what it reads."""
+    limit: str
+    """What its floor follows from."""
+
+    @property
+    def gain_ms(self) -> float:
+        """What is above its floor; for a region that nobody measured, what further passes over memory cost."""
+        return max(0.0, self.measured_ms - self.floor_ms) if self.measured_ms is not None else self.floor_ms * (self.passes - 1)
+
+
+def time_regions(plan: RegionPlan, verdict: Verdict | None = None, settings: Settings | None = None) -> list[RegionTime]:
+    """The regions in forward's order, read as often as their kernels with these settings read them.
+
+    Device times come from the verdict's kernels, by the names that the text gives them.
+    """
+    measured = {kernel.name: kernel.device_ms for kernel in verdict.facts.kernels if kernel.device_ms is not None} if verdict else {}
+    users = Counter(name for names in plan.kernel_names for name in names)
+    found = []
+    for region, names in zip(plan.regions, plan.kernel_names, strict=True):
+        times = [measured[name] / users[name] for name in names if name in measured]  # regions that share a kernel are alike
+        total = sum(times) if names and len(times) == len(names) else None
+        what = region.call.says if isinstance(region, CallRegion) else names[0]
+        moving, multiplying = time_bytes(region.card, region.bytes), _bound_products(region)
+        floor, limit = max(moving, multiplying) * 1e3, "bytes" if moving >= multiplying else "products"
+        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion), count_reads(region, settings), limit))
+    return found
+
+
+def _bound_products(region: WorkRegion) -> float:
+    """Seconds of the products of a region at the card's best rate."""
+    return bound_product(region.card, region.flops, region.stores[0].dtype)
+
+
+def count_reads(region: WorkRegion, settings: Settings | None = None) -> int:
+    """Passes over rows that are too long to stay on the chip: one to find their numbers, one to use them."""
+    if not isinstance(region, RowRegion) or region.split or (settings is not None and is_held(region, settings)):
+        return 1
+    return count_long_passes(region)
+
+
+def predict_regions(plan: RegionPlan, settings: Settings | None = None) -> float:
+    """Milliseconds of all kernels at the card's bandwidth, none of them below the price of its launch."""
+    return sum(max(one.floor_ms * one.passes, time_launches() * 1e3) for one in time_regions(plan, None, settings))
+
+
+def describe_gain(plan: RegionPlan, verdict: Verdict | None) -> str:
+    """The region with most to gain, as the end of a sentence; empty where there is one region only."""
+    times = time_regions(plan, verdict)
+    if len(times) < 2:
+        return ""
+    most = max(times, key=lambda one: (one.gain_ms, one.floor_ms))
+    took = f"takes {most.measured_ms:.3g} ms" if most.measured_ms is not None else "was not measured by itself"
+    way = "a kernel of its own for it" if most.call else "another tile or another cut"
+    return f"of {len(times)} regions {most.what} has most to gain: it {took}, and its {most.limit} take {most.floor_ms:.3g} ms; try {way}"

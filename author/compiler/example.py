@@ -1,5 +1,6 @@
 """The small module for which the recipe of regions is shown to a model."""
 
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.plan import read_regions
 from tritonsmith.author.recipe import WorkedExample
 from tritonsmith.evaluator.records.operator_cost import TraceWay
@@ -37,4 +38,4 @@ _FACTS = TaskFacts(
         OpNode(name="output", op="output", target="output", args=({"ref": "softmax"},), outputs=(_ROWS,)),
     ),
 )  # fmt: skip
-EXAMPLE = WorkedExample(_REFERENCE, read_regions(Task(name="example", path="example.py", source=_REFERENCE), _FACTS))
+EXAMPLE = WorkedExample(_REFERENCE, read_regions(Task(name="example", path="example.py", source=_REFERENCE), _FACTS, FIRST))

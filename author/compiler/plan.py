@@ -8,9 +8,9 @@ from functools import cached_property
 from pydantic import Field
 
 from tritonsmith.author.builder import table_lines, write_builder
+from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.fusing.calls import leaves_all_to_library, list_layers, list_products, prefers_call, prefers_library
 from tritonsmith.author.compiler.fusing.cut import cut_forward
-from tritonsmith.author.compiler.fusing.layers import prefers_library
-from tritonsmith.author.compiler.fusing.rates import prefers_call
 from tritonsmith.author.compiler.fusing.regions import (
     AttentionRegion,
     CallRegion,
@@ -22,7 +22,6 @@ from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import AnchorResult, MatrixProduct, Reduction
 from tritonsmith.author.compiler.kernels.product_tiles import PLAIN_STAGES
-from tritonsmith.author.compiler.library_share import leaves_all_to_library, list_layers, list_products
 from tritonsmith.author.compiler.module.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.author.compiler.module.joining import OpenSpan, SizedText, join_texts
 from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
@@ -100,7 +99,7 @@ class RegionPlan(KernelPlan):
 
     @cached_property
     def _cut(self) -> tuple[Forward, tuple[WorkRegion, ...], frozenset[str]]:
-        return cut_task(self.facts, self.training, self.precision)
+        return cut_task(self.facts, self.training, self.precision, self.card)
 
     @property
     def forward(self) -> Forward:
@@ -160,7 +159,7 @@ class RegionPlan(KernelPlan):
     @cached_property
     def batch(self) -> FreeAxis | None:
         """The leading axis that its inputs share, if its kernels may take any size of that."""
-        return find_batch(self.facts, self.training, self.regions, self._cut[2], self.several)
+        return find_batch(self.facts, self.training, self.regions, self._cut[2], self.several, self.card)
 
     @cached_property
     def kernel_names(self) -> list[tuple[str, ...]]:
@@ -248,22 +247,22 @@ class RegionPlan(KernelPlan):
 
 
 def cut_task(
-    facts: TaskFacts, training: bool, precision: PrecisionClass
+    facts: TaskFacts, training: bool, precision: PrecisionClass, card: CardModel
 ) -> tuple[Forward, tuple[WorkRegion, ...], frozenset[str]]:
     """The values of a forward, its regions, and the nodes whose products are calls. Raises NoPlan.
 
     Scores of an attention are no product of their own. Products that PyTorch should do faster are calls.
     """
     parts = precision is not PrecisionClass.TF32
-    first = read_forward(facts, training, None)
+    first = read_forward(facts, training, card, None)
     called = {one.product.name for one in list_all(first.stored) if isinstance(one, Attention)}
     needed = frozenset(called)
     products: dict[str, MatrixProduct] = {}
     layers: dict[str, int] = {}
     while True:
-        forward = read_forward(facts, training, called, parts)
+        forward = read_forward(facts, training, card, called, parts)
         _forget_places(forward)
-        regions = tuple(cut_forward(forward))
+        regions = tuple(cut_forward(forward, card))
         products = list_products(regions) | products
         layers = list_layers(regions) | layers
         slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
@@ -271,10 +270,10 @@ def cut_task(
         if not slow - called:
             break
         called |= slow
-    if called - needed and leaves_all_to_library(regions, products, layers):  # a slow kernel is more than none
-        forward = read_forward(facts, training, needed, parts)
+    if called - needed and leaves_all_to_library(regions, products, layers, card):  # a slow kernel is more than none
+        forward = read_forward(facts, training, card, needed, parts)
         _forget_places(forward)
-        return forward, tuple(cut_forward(forward)), needed
+        return forward, tuple(cut_forward(forward, card)), needed
     return forward, regions, frozenset(called)
 
 
@@ -301,15 +300,24 @@ def _guard_values(facts: TaskFacts, forward: Forward) -> tuple[str, dict[str, st
     return " or ".join(f"{name} {'is not' if text in _SINGLE else '!='} {text}" for name, text in numbers.items()), numbers
 
 
-def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
-    """The plan of any forward of which at least one region has a kernel, for every size that the task declares. Raises NoPlan."""
+def read_regions(task: Task, facts: TaskFacts, card: CardModel) -> RegionPlan:
+    """The plan of any forward of which at least one region has a kernel.
+
+    Args:
+        task: with every size that it declares.
+        facts: about its own size.
+        card: that the plan is for.
+
+    Raises:
+        NoPlan: for what cannot be written.
+    """
     several = bool(declared_shapes(task)) and varies_in_front(task, facts)
-    own = _read_size(task, facts, several)
+    own = _read_size(task, facts, several, card)
     nodes = {node.name: node for node in facts.ops}
     if not own.kernels:
         calls = [(region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)]
         raise NoPlan(*(calls or [("a forward that computes nothing", None)]))
-    plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several))
+    plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several, card))
     members = [SizeMembers(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
     constructors = list_constructors(members)
     builders = {one.builder for one in plans if one.builder}
@@ -328,11 +336,11 @@ def read_regions(task: Task, facts: TaskFacts) -> RegionPlan:
     return plan
 
 
-def _read_size(task: Task, facts: TaskFacts, several: bool) -> RegionPlan:
+def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> RegionPlan:
     """The plan for one size. Raises NoPlan."""
     training = task.mode == "train"
     facts, arguments, unpacked = name_starred(facts)
-    forward = read_forward(facts, training)
+    forward = read_forward(facts, training, card)
     signature, fixed = made_for(task.source, facts.init_inputs)
     tables, builder = _write_tables(task, facts, signature)
     tensors = [one for one in forward.inputs if not one.number]
@@ -351,7 +359,7 @@ def _read_size(task: Task, facts: TaskFacts, several: bool) -> RegionPlan:
         traced_by=facts.traced_by, size_lines=facts.size_lines, tables=facts.tables, values=facts.values, init_inputs=facts.init_inputs,
     )  # fmt: skip
     return RegionPlan(
-        signature=signature, fixed=fixed, members=(), arguments=arguments, unpacked=unpacked, facts=needed, training=training,
+        card=card, signature=signature, fixed=fixed, members=(), arguments=arguments, unpacked=unpacked, facts=needed, training=training,
         precision=task.precision, several=several, sizes=_name_sizes(task), right=" and ".join(right) or "True", builder=builder,
         tables=tables, given=tuple(one.source for one in tensors), wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
         made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + (" on a CUDA device" if tensors else "a call"),

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tritonsmith.author.compiler.costs import predict_launches, predict_plan, predict_work
+from tritonsmith.author.cards.fits import HeadFits
+from tritonsmith.author.cards.model import model_card
+from tritonsmith.author.compiler.costs import describe_gain, predict_launches, predict_plan, predict_regions, predict_work
 from tritonsmith.author.compiler.example import EXAMPLE
 from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, ProductRegion, RowRegion
-from tritonsmith.author.compiler.gains import describe_gain, predict_regions
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.kernels.attention.blocks import choose_blocks, count_shared_bytes, splits_ahead
 from tritonsmith.author.compiler.kernels.held import is_held
-from tritonsmith.author.compiler.kernels.product_tiles import TUNED, choose_tile, number_products, pick_settings
+from tritonsmith.author.compiler.kernels.product_tiles import TUNED, ProductTile, choose_tile, number_products, pick_settings
 from tritonsmith.author.compiler.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
@@ -27,11 +28,10 @@ _ROWS = ("tile", "whole_row", "per_thread", "parts")
 """Settings of rows only."""
 _SMALLER = ((128, 64), (128, 32), (64, 64), (64, 32), (32, 32), (16, 16))
 """Blocks of queries and keys to try, until one fits the card."""
-_WIDE_HEAD = 128
-"""Features of a head that leave registers for 32 keys at once."""
-_SMALL_HEAD = 64
-"""Features of a head that are few: such queries do with four warps. Blocks of `_list_blocks` are the fastest of those in
-benchmarks/results/raw/settings/attention_blocks.jsonl (causal attention of 4,096 keys, heads of 64 and 128, fp32 and fp16, H200)."""
+_SMALLER_TILES: tuple[Settings, ...] = (
+    {}, {"num_stages": 2}, {"num_stages": 2, "block_k": 32}, {"num_stages": 2, "block_k": 32, "block_m": 64, "block_n": 64},
+)  # fmt: skip
+"""Settings of products to try, until the tiles of all of them fit the card."""
 _SHARPER = {"tf32": "fp16x3", "fp16": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "ieee"}
 """By way to multiply: the next more exact one."""
 _FEW_LAUNCHES = 0.5
@@ -40,9 +40,6 @@ _MOST_TUNED = 3
 """Sizes of products that a search tunes one by one, the costliest first."""
 _MOST_SUMS = 128
 """fp32 sums of a product's thread, which has 255 registers at most; the rest hold operands that are split, and addresses."""
-_HOPPER, _THIRD = 90, 168
-"""Cards of this capability multiply from shared memory, so that threads with so many registers do not spill: three programs of four warps
-have those of a processor."""
 _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
     Stage.TUNE_GRID: {"parts": (2, 4, 8), "group": (4, 8, 16), "replayed": (0, 1)},
     Stage.TUNE_BLOCK: {
@@ -59,29 +56,32 @@ _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
 def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """Plain settings; products of fp32 operands in parts, or in TF32 where the task allows it for them."""
     assert isinstance(plan, RegionPlan)
-    plain = _choose_products(precision) | {"registers": _THIRD if hardware.capability == _HOPPER else 0}
-    tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain)
+    plain = _choose_products(precision) | {"registers": model_card(hardware).fits.tiles.third_registers}
+    tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain, plan.card.fits.heads)
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
+    if found is not None:
+        smaller = (found | tiles for tiles in _SMALLER_TILES)
+        found = next((settings for settings in smaller if _fits_shared(plan, settings, hardware)), found)
     if found is not None and plan.spans and plan.write(found).missed:
         return None
     if found is None or not can_replay(plan):
         return found
-    return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision, hardware)}
+    return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision)}
 
 
-def _list_blocks(attentions: list[Attention], plain: Settings) -> list[Settings]:
+def _list_blocks(attentions: list[Attention], plain: Settings, fits: HeadFits) -> list[Settings]:
     """Settings with blocks of queries and keys, those to try first ahead."""
     widest = max((max(one.features, one.columns) for one in attentions), default=0)
     few_warps = plain | {"attention_warps": 4}
     sizes: tuple[tuple[int, int], ...] = _SMALLER
     settings = plain
-    if widest > _WIDE_HEAD:
+    if widest > fits.wide:
         sizes = _SMALLER[1:]
     elif attentions and all(one.query.dtype != "float32" != one.value.dtype for one in attentions):
         sizes, settings = _SMALLER[2:], plain | {"attention_stages": 3}
-    elif widest <= _SMALL_HEAD and all(splits_ahead(one, choose_blocks(one, few_warps), few_warps) for one in attentions):
+    elif widest <= fits.small and all(splits_ahead(one, choose_blocks(one, few_warps), few_warps) for one in attentions):
         settings = few_warps
-    elif widest <= _SMALL_HEAD:
+    elif widest <= fits.small:
         sizes = _SMALLER[2:]
     return [settings | {"query_rows": queries, "key_rows": keys} for queries, keys in sizes]
 
@@ -129,9 +129,18 @@ def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
 
 def _fits_products(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
     """Whether the card has the shared memory and the registers for every product."""
+    return all(tile.shared_bytes <= hardware.shared_per_block and tile.sums <= _MOST_SUMS for tile in _list_tiles(plan, settings))
+
+
+def _fits_shared(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
+    """Whether the card has the shared memory for every product of every size."""
+    return all(tile.shared_bytes <= hardware.shared_per_block for each in plan.all_sizes for tile in _list_tiles(each, settings))
+
+
+def _list_tiles(plan: RegionPlan, settings: Settings) -> list[ProductTile]:
+    """The tiles of all products."""
     numbers = number_products(plan.regions)
-    tiles = [choose_tile(one, pick_settings(settings, numbers[id(one)])) for one in plan.regions if isinstance(one, ProductRegion)]
-    return all(one.shared_bytes <= hardware.shared_per_block and one.sums <= _MOST_SUMS for one in tiles)
+    return [choose_tile(one, pick_settings(settings, numbers[id(one)])) for one in plan.regions if isinstance(one, ProductRegion)]
 
 
 def _uses(plan: KernelPlan, name: str) -> bool:
@@ -169,14 +178,14 @@ def _sharpen(settings: Settings) -> Settings | None:
 def _predict(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """Milliseconds of all regions at the card's bandwidth; a product that stays a call takes its arithmetic besides."""
     assert isinstance(plan, RegionPlan)
-    return max(found.compute_ms, predict_regions(plan, brief.hardware))
+    return max(found.compute_ms, predict_regions(plan))
 
 
 def _predict_held(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """The same with each row read once, where programs hold it."""
     assert isinstance(plan, RegionPlan)
     settings = _held_defaults(plan, brief.hardware, brief.task.precision)
-    return max(found.compute_ms, predict_regions(plan, brief.hardware, settings))
+    return max(found.compute_ms, predict_regions(plan, settings))
 
 
 def _propose_held(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
@@ -197,7 +206,7 @@ def _propose_held(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
 def _advise(plan: KernelPlan, brief: Brief) -> str:
     """The region with most to gain."""
     assert isinstance(plan, RegionPlan)
-    return describe_gain(plan, brief.hardware, brief.current.verdict if brief.current else None)
+    return describe_gain(plan, brief.current.verdict if brief.current else None)
 
 
 _BETTER = 1.15
@@ -245,7 +254,7 @@ def _predict_seconds(plan: KernelPlan, hardware: Hardware, precision: PrecisionC
     assert isinstance(plan, RegionPlan)
     settings = _defaults(plan, hardware, precision)
     replayed = settings is not None and bool(settings["replayed"])
-    return predict_work(plan, precision, hardware) if replayed else predict_plan(plan, precision, hardware)
+    return predict_work(plan, precision) if replayed else predict_plan(plan, precision)
 
 
 REGIONS = RecipeFamily(

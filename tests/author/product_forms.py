@@ -15,6 +15,7 @@ import torch
 from torch import nn
 
 from tritonsmith.author.book import BOOK, match
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.plan import PLAIN, read_regions
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.confined.interpreter import schedule
@@ -99,7 +100,7 @@ def read(form: str, regions: bool = False) -> tuple[Any, Any]:
     """A form's plan, and its reference."""
     task = Task(name="case", path="case.py", source=source_of(form))
     if regions:
-        return read_regions(task, probe(task)[0]), load_reference(task)
+        return read_regions(task, probe(task)[0], FIRST), load_reference(task)
     matched = match(task, probe(task)[0], CARD)
     assert matched is not None, task.source
     return matched.plan, load_reference(task)

@@ -4,9 +4,10 @@ import asyncio
 
 import pytest
 
+from recipe_cases.reading import AHEAD
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.book import match
-from tritonsmith.author.compiler.fusing import operands
+from tritonsmith.author.cards.model import FIRST, CardModel
 from tritonsmith.author.compiler.plan import read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.evaluator.caller.local import LocalEvaluator
@@ -55,8 +56,8 @@ def write(case: RegionCase, batch: int = 40) -> str:
     return write_text(task_of(case, batch))
 
 
-def write_text(task: Task) -> str:
-    plan = read_regions(task, probe(task)[0])
+def write_text(task: Task, card: CardModel = FIRST) -> str:
+    plan = read_regions(task, probe(task)[0], card)
     settings = RECIPE.defaults(plan, CARDS["h200"], PrecisionClass.IEEE)
     assert settings is not None
     return RECIPE.render(plan, settings)
@@ -81,11 +82,8 @@ def of_several_sizes(case: RegionCase, batch: int, *others: int) -> Task:
 def test_products_are_right_for_every_declared_batch(
     evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, case: RegionCase, ahead: bool
 ) -> None:
-    if ahead:
-        monkeypatch.setattr(operands, "_WINDOW_FLOPS", 0.0)
-        monkeypatch.setattr(operands, "_MATRIX_FLOPS", 0.0)
     monkeypatch.setattr("tritonsmith.author.compiler.plan.prefers_call", lambda *_: False)
-    text = write_text(of_several_sizes(case, 5, 1, 40))
+    text = write_text(of_several_sizes(case, 5, 1, 40), AHEAD if ahead else FIRST)
     assert ".shape[0]\n" in text and ("_largest_ptr" in text or not ahead)
     verdict = asyncio.run(evaluator.evaluate(of_several_sizes(case, 4, 1, 19), text))
     assert verdict.status is Status.OK, verdict.message

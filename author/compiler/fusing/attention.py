@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.regions import AttentionRegion
 from tritonsmith.author.compiler.fusing.space import Walk, list_below
 from tritonsmith.author.compiler.ir.attention import COLUMN, FEATURE, KEY, QUERY, Attention
@@ -53,9 +54,9 @@ def list_elements(attention: Attention) -> list[tuple[Tensor, Coordinates]]:
     return found if one.hidden is None else [*found, (one.hidden, find_hidden(one))]
 
 
-def make_region(attention: Attention, in_memory: Callable[[Tensor], bool]) -> AttentionRegion:
+def make_region(attention: Attention, in_memory: Callable[[Tensor], bool], card: CardModel) -> AttentionRegion:
     """The region of an attention whose operands lie in memory, or are cheap."""
-    region = AttentionRegion(attention=attention, name="attention")
+    region = AttentionRegion(card=card, attention=attention, name="attention")
     walk = Walk(lambda one: one is attention.product or in_memory(one))
     for one, at in list_elements(attention):
         walk.visit(one, at)

@@ -6,10 +6,10 @@ that it gives is stored. A value that several regions would compute from much mo
 
 from __future__ import annotations
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.attention import is_cheap, make_region, peel
 from tritonsmith.author.compiler.fusing.hosts import find_hosts
 from tritonsmith.author.compiler.fusing.materialize import WHOLE, SharedValues
-from tritonsmith.author.compiler.fusing.order import order_regions
 from tritonsmith.author.compiler.fusing.placing import place_parts
 from tritonsmith.author.compiler.fusing.regions import (
     AnchoredRegion,
@@ -20,17 +20,19 @@ from tritonsmith.author.compiler.fusing.regions import (
     RowRegion,
     ScatterRegion,
     WorkRegion,
+    order_regions,
 )
 from tritonsmith.author.compiler.fusing.space import (
     COLUMN,
     LINE,
     OFFSET,
+    Space,
     anchor_coordinates,
     anchor_space,
     find_crowded,
     list_below,
 )
-from tritonsmith.author.compiler.fusing.state import SMALL, CutState
+from tritonsmith.author.compiler.fusing.state import CutState
 from tritonsmith.author.compiler.fusing.tiles import arrange_tiles
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
@@ -56,19 +58,20 @@ _CHEAP = 2.0
 """Operations for each element that a product repeats instead of reading their result."""
 
 
-def cut_forward(forward: Forward, times: int = 1) -> list[WorkRegion]:
+def cut_forward(forward: Forward, card: CardModel, times: int = 1) -> list[WorkRegion]:
     """The regions in the order in which forward runs them.
 
     Args:
         forward: its values.
+        card: that it is cut for.
         times: how many times as long as usual the leading axis is.
     """
-    arrange_tiles(forward)
+    arrange_tiles(forward, card)
     results = forward.stored
     sharing = SharedValues()
     while True:
         sharing.begin_round()
-        done = Cutter(sharing)
+        done = Cutter(sharing, card)
         for value in results:
             done.store(base_of(value))
         if not sharing.end_round(done.regions) and not sharing.note_hosts(find_hosts(done.regions, done.homes, times)):
@@ -83,12 +86,15 @@ def strip_views(value: Tensor) -> Tensor:
     return value
 
 
-def _is_cheap(value: Tensor) -> bool:
-    """Whether a product computes an operand as it reads it, several times over: one step from what lies in memory, and few operations."""
+def _is_cheap(value: Tensor, small: int) -> bool:
+    """Whether a product computes an operand as it reads it, several times over: few operations, one step from what lies in memory.
+
+    small: elements so few that a launch takes longer than reading them.
+    """
     if not isinstance(value, Formula) or value.flops > _CHEAP:
         return False
     bases = [base_of(one) for one in value.inputs]
-    return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > SMALL for one in bases) < 2
+    return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > small for one in bases) < 2
 
 
 def _is_wider(value: Tensor) -> bool:
@@ -127,7 +133,7 @@ class Cutter(CutState):
         self._begun.pop()
 
     def _call(self, value: LibraryCall) -> None:
-        region = CallRegion(call=value, name=value.name)
+        region = CallRegion(card=self._card, call=value, name=value.name)
         self._store_operands(region, value)
         self._add(region, value)
 
@@ -135,7 +141,7 @@ class Cutter(CutState):
         """All steps of a recurrent layer; its last cells are a result too, though only one of them may be asked for."""
         region = self.homes.get(id(value))
         if region is None:
-            region = RecurrentRegion(recurrence=value, name=value.name)
+            region = RecurrentRegion(card=self._card, recurrence=value, name=value.name)
             self._store_operands(region, value)
             self._add(region, value)
         if isinstance(region, RecurrentRegion) and isinstance(asked, LastCell):
@@ -152,7 +158,7 @@ class Cutter(CutState):
         region.stores.append(value)
 
     def _scatter(self, value: Scatter) -> None:
-        region = ScatterRegion(scatter=value, name=value.name)
+        region = ScatterRegion(card=self._card, scatter=value, name=value.name)
         if not value.is_fresh:
             base = base_of(value.base)
             self.store(base)
@@ -171,7 +177,7 @@ class Cutter(CutState):
             self._prepare(operand)
             if not is_cheap(operand, self.in_memory):
                 self.store(peel(operand))
-        self._add(make_region(value, self.in_memory), value)
+        self._add(make_region(value, self.in_memory, self._card), value)
 
     def _prepare(self, value: Tensor, itself: bool = True) -> None:
         """Have everything below a value in memory or in a region; a value that shall have a region of its own too, unless that is next."""
@@ -214,7 +220,7 @@ class Cutter(CutState):
         for one in below:
             if self._places[id(one)] is not home:
                 self._store_results(one, anchor.source)
-        region = home or self._find_neighbour(anchor) or RowRegion(space=space, name=anchor.source.name or anchor.kind)
+        region = home or self._find_neighbour(anchor) or self._begin_rows(anchor, space)
         if region not in self.regions:
             self.regions.append(region)
         region.anchors.append(anchor)
@@ -222,12 +228,15 @@ class Cutter(CutState):
         self._note(region, anchor.source, anchor_coordinates(anchor)[0])
         self._keep_shared(region)
 
+    def _begin_rows(self, anchor: Anchor, space: Space) -> RowRegion:
+        return RowRegion(card=self._card, space=space, name=anchor.source.name or anchor.kind)
+
     def _place_product(self, product: MatrixProduct) -> None:
         """Make the region of a product, whose operands lie in memory or are computed as they are read."""
-        region = ProductRegion(product=product, name=product.name)
+        region = ProductRegion(card=self._card, product=product, name=product.name)
         for operand in product.operands:
             base = strip_views(operand)
-            self._prepare(base, itself=False) if _is_cheap(base) else self.store(base)
+            self._prepare(base, itself=False) if _is_cheap(base, self._card.fits.rows.small) else self.store(base)
         self.regions.append(region)
         self._places[id(product)] = region
         self._note(region, product.source, region.left)
@@ -269,7 +278,7 @@ class Cutter(CutState):
             if isinstance(other, PointwiseRegion) and other.size == value.size and self._shares(value, at, other):
                 self._keep(value, other, at)
                 return
-        own = PointwiseRegion(size=value.size, name=value.name)
+        own = PointwiseRegion(card=self._card, size=value.size, name=value.name)
         self.regions.append(own)
         self._keep(value, own, at)
 

@@ -10,19 +10,20 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 
-from tritonsmith.author.compiler.fusing.order import depends
-from tritonsmith.author.compiler.fusing.passes import count_long_passes
-from tritonsmith.author.compiler.fusing.regions import AnchoredRegion, PointwiseRegion, ProductRegion, RowRegion, WorkRegion
+from tritonsmith.author.compiler.fusing.regions import (
+    AnchoredRegion,
+    PointwiseRegion,
+    ProductRegion,
+    RowRegion,
+    WorkRegion,
+    count_long_passes,
+    depends,
+)
 from tritonsmith.author.compiler.fusing.space import OFFSET, PLACE, ROW, Walk, anchor_coordinates
 from tritonsmith.author.compiler.ir.indices import Coordinates, unravel, variable
 from tritonsmith.author.compiler.ir.values import Anchor, Joined, Tensor
-from tritonsmith.author.measured import middle
-from tritonsmith.evaluator.cards.cards import CARDS
-from tritonsmith.evaluator.cards.estimate import L2_BYTES_PER_CLOCK
-from tritonsmith.evaluator.cards.launch_cost import LAUNCH_IN_GRAPH
+from tritonsmith.author.cost import count_l2_rate, time_bytes, time_launches
 
-_HARDWARE = CARDS["h200"]
-"""The first card of the table: only the order of two sums of times counts."""
 _ROWS_APART = 64
 """Rows of a program whose places are no neighbours in memory."""
 _LEAST_SHARE = 4
@@ -78,11 +79,11 @@ class _Move:
         """Seconds that are saved: a launch and what the region moves for them, less what the host moves more."""
         if not self.moved:
             return 0.0
-        bandwidth = _HARDWARE.bandwidth
+        card = self.region.card
         kept = [one for one in self.region.stores if one not in self.moved]
         left = sum(one.bytes for one in (*kept, *self._list_reads(kept)))
-        launch = 0.0 if kept else LAUNCH_IN_GRAPH
-        return launch + (self.region.bytes - left) / bandwidth - self._count_more() / min(bandwidth, self._host_rate)
+        launch = 0.0 if kept else time_launches(replayed=True)
+        return launch + time_bytes(card, self.region.bytes - left) - time_bytes(card, self._count_more(), self._host_rate)
 
     @cached_property
     def moved(self) -> list[Tensor]:
@@ -145,7 +146,7 @@ class _Move:
         space = host.space
         together = space.whole == variable(ROW, space.rows) * space.length + variable(PLACE, space.length)
         programs = max(1, space.rows // self.times // (1 if together else _ROWS_APART))
-        return programs * middle(L2_BYTES_PER_CLOCK) * _HARDWARE.clock_hz
+        return programs * count_l2_rate(host.card)
 
 
 def _find_place(value: Tensor, region: AnchoredRegion) -> Coordinates | None:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, DOWN
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Shape, Variable, ravel
@@ -16,17 +17,8 @@ from tritonsmith.author.compiler.ir.values import Held, MatrixProduct, Tensor, T
 
 _ALIGNED = 8
 """fp16 values of 16 bytes, which a thread loads at once."""
-_WINDOW_FLOPS, _MATRIX_FLOPS = 250.0, 1000.0
-"""Operations of the product for each element of the operand from which on the pass pays. It moves 8 bytes for each element. Windows of
-several taps that are split in the loop reach a fifth of the rate, matrices and single taps two thirds (H200, 2026-11-24)."""
 _MOST_PLACES = 128
 """Places of the operand that one line of the product reads; their largest values are looked at together."""
-
-_SHORT = range(32, 113)
-"""Depth of all taps with which a program can hold the parts of all weights, and a tile's: 64 x 72 and 72 x 128 need 70 KB, and 112 in place
-of 72 what cards with 99 KB have. Only 72 is measured."""
-_FILTERS = range(33, 65)
-"""Filters of such a convolution, as many as tensor cores of sm_90 multiply at once. With 32 it takes 1.1 times as long (level 2, 21)."""
 
 
 @dataclass(frozen=True)
@@ -76,10 +68,11 @@ class FreshOperand:
         return (*(index for axis, index in enumerate(at) if axis != self.axis), at[self.axis])
 
 
-def is_short(product: MatrixProduct) -> bool:
+def is_short(product: MatrixProduct, card: CardModel) -> bool:
     """Whether it is a convolution with so few weights that a program can hold the parts of all, and multiply the whole depth at once."""
     batch, rows, _, taps, depth = product.sizes
-    return product.window and batch == product.folded == 1 and rows in _FILTERS and taps * depth in _SHORT
+    (fewest, most), (least, deepest) = card.fits.tiles.once_filters, card.fits.tiles.once_depth
+    return product.window and batch == product.folded == 1 and fewest <= rows <= most and least <= taps * depth <= deepest
 
 
 def find_kept(region: ProductRegion) -> str:
@@ -111,9 +104,9 @@ def find_fresh(region: ProductRegion) -> dict[str, FreshOperand]:
 
 def _is_worth(region: ProductRegion) -> bool:
     """Whether the product does enough with each operand."""
-    taps, flops = region.product.sizes[3], region.product.flops
+    taps, flops, fits = region.product.sizes[3], region.product.flops, region.card.fits.products
     found = _read_operands(region).values()
-    return all(flops >= (_WINDOW_FLOPS if one.steps * taps > 1 else _MATRIX_FLOPS) * one.base.size for one in found)
+    return all(flops >= (fits.window_flops if one.steps * taps > 1 else fits.matrix_flops) * one.base.size for one in found)
 
 
 def _read_operands(region: ProductRegion) -> dict[str, FreshOperand]:

@@ -44,7 +44,7 @@ def place_parts(
                 part.spot = spot
                 continue
             copy = TensorView(shape=part.shape, dtype=part.dtype, name=part.name, source=part, move=lambda at: at, spot=spot)
-            rest = PointwiseRegion(size=part.size, name=region.name)
+            rest = PointwiseRegion(card=region.card, size=part.size, name=region.name)
             fill(rest, copy, region.reads)  # a part that another kernel stores may come later
             done.append(rest)
     return done

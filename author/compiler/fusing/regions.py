@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Iterable
 from dataclasses import dataclass, field
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.space import (
     ACROSS,
     BATCH,
@@ -18,6 +20,7 @@ from tritonsmith.author.compiler.fusing.space import (
     Space,
     TileSpace,
     anchor_coordinates,
+    list_below,
 )
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, variable
@@ -40,16 +43,14 @@ _CHAINED = 128
 convolutions took 0.84 to 0.96 of the time; with 576 it is four times as large (KernelBench level 2: 10, 25, 65, 82, 85; H200). They may not
 where a mean of many places follows: errors of rounding to nearest nearly vanish in it, and those of rounding towards zero stay. A strict
 verdict refused such a kernel (level 2, 67)."""
-_FEW_ROWS = 256
-"""Rows that keep a large card busy, one program each: about two for each of its processors."""
-_LONG_ROW = 65536
-"""Elements of a row that are worth several programs and a second launch."""
 
 
 @dataclass(eq=False, kw_only=True)
 class WorkRegion:
     """One step of forward: what it stores, and what it reads from memory."""
 
+    card: CardModel
+    """The card that its kernel is for."""
     stores: list[Tensor] = field(default_factory=list)
     reads: dict[int, Tensor] = field(default_factory=dict)
     evaluated: dict[int, Tensor] = field(default_factory=dict)
@@ -159,7 +160,7 @@ class RowRegion(WorkRegion):
     @property
     def split(self) -> bool:
         """Whether programs share rows: there are too few of them to keep a card busy, and they are long."""
-        few = self.rows <= _FEW_ROWS and self.space.length >= _LONG_ROW
+        few = self.rows <= self.card.busy_rows and self.space.length >= self.card.fits.rows.split
         return few and not any(isinstance(anchor, Scan) for anchor in self.anchors)
 
     @property
@@ -259,3 +260,52 @@ class ProductRegion(WorkRegion):
 
 AnchoredRegion = RowRegion | ProductRegion
 """Regions that do something as a whole."""
+
+
+def depends(region: WorkRegion | None, on: WorkRegion, homes: dict[int, WorkRegion]) -> bool:
+    """Whether a region needs, however far up, what another one stores; `homes`: by value the region that stores it."""
+    seen: set[int] = set()
+    todo = [region]
+    while todo:
+        user = todo.pop()
+        if user is None or id(user) in seen:
+            continue
+        if user is on:
+            return True
+        seen.add(id(user))
+        todo += [homes.get(key) for key in user.reads]
+    return False
+
+
+def order_regions(regions: Iterable[WorkRegion], homes: dict[int, WorkRegion]) -> list[WorkRegion]:
+    """The regions, each behind what it reads; `homes`: by value the region that stores it."""
+    done: list[WorkRegion] = []
+    waiting = list(regions)
+    while waiting:
+        ready = next(region for region in waiting if all(homes.get(key) in (None, region) or homes[key] in done for key in region.reads))
+        waiting.remove(ready)
+        done.append(ready)
+    return done
+
+
+def list_places(region: RowRegion, more: Collection[Tensor] = ()) -> list[Tensor]:
+    """Stored values that have an element for each place; `more`: values that it might store besides."""
+    return [value for value in (*region.stores, *more) if (place := region.space.find(value.shape)) and place[1]]
+
+
+def count_passes(region: RowRegion, more: Collection[Tensor] = ()) -> int:
+    """How often a kernel goes along a row that it cannot hold; `more`: values that it might store besides."""
+    known = {id(anchor) for anchor in region.anchors}
+    dependent = any(key in known for anchor in region.anchors for key in _list_anchors(anchor.source, region))
+    return 1 + dependent + any(_list_anchors(value, region) for value in list_places(region, more))
+
+
+def count_long_passes(region: RowRegion, more: Collection[Tensor] = ()) -> int:
+    """Passes over memory: rows that are too long for the chip are read once to find their numbers, and once more to use them."""
+    return 2 if region.space.length > region.card.long_row and count_passes(region, more) > 1 else 1
+
+
+def _list_anchors(value: Tensor, region: RowRegion) -> list[int]:
+    """Reductions whose results a value is made of."""
+    _, anchors = list_below(value, lambda base: id(base) in region.reads)
+    return [id(anchor) for anchor in anchors if isinstance(anchor, Reduction)]

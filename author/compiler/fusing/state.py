@@ -5,14 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.materialize import SharedValues
-from tritonsmith.author.compiler.fusing.order import depends
 from tritonsmith.author.compiler.fusing.regions import (
     AnchoredRegion,
     PointwiseRegion,
     ProductRegion,
     RowRegion,
     WorkRegion,
+    depends,
 )
 from tritonsmith.author.compiler.fusing.space import (
     OFFSET,
@@ -26,15 +27,12 @@ from tritonsmith.author.compiler.fusing.space import (
 from tritonsmith.author.compiler.ir.indices import Coordinates, unravel, variable
 from tritonsmith.author.compiler.ir.values import Anchor, Held, Scan, Tensor
 
-SMALL = 2**16
-"""Elements so few that a launch takes longer than reading them: anchors of such rows share a kernel even if they read nothing in common."""
-
 
 class CutState:
     """The regions so far, and which of them stores or finds what."""
 
-    def __init__(self, sharing: SharedValues) -> None:
-        self._sharing = sharing
+    def __init__(self, sharing: SharedValues, card: CardModel) -> None:
+        self._sharing, self._card = sharing, card
         self.regions: list[WorkRegion] = []
         self.homes: dict[int, WorkRegion] = {}
         """By value that is stored: the region that stores it."""
@@ -151,7 +149,7 @@ class CutState:
         """A region along the same rows that reads the same tensors, and that this anchor may join."""
         space = anchor_space(anchor)
         leaves, _ = list_below(anchor.source, self.in_memory)
-        small = space.rows * space.length <= SMALL
+        small = space.rows * space.length <= self._card.fits.rows.small  # then they share a kernel even if they read nothing in common
         for region in reversed(self.regions):
             if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
                 near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass, field
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.operands import find_fresh, is_short
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import BATCH, COLUMN, LINE, ProductSpace
@@ -40,20 +41,16 @@ _MOMENTS = ("sums", "squares", "counts")
 """What the numbers of blocks are called."""
 _WASTE = 1.25
 """Columns of an image with those that fill them up to whole blocks, over its places, at most (assumed; not measured)."""
-_LONG = 16384
-"""Elements of a row from which on it is read twice, to find its moments and to use them (assumed; not measured)."""
-_CACHED = 2**25
-"""Bytes that stay in the cache until they are read again: about two thirds of the L2 of an H200 (assumed; not measured)."""
 
 
-def arrange_tiles(forward: Forward) -> None:
+def arrange_tiles(forward: Forward, card: CardModel) -> None:
     """Have reductions done on the tiles of products; convolutions get the order of columns in which theirs can be."""
     users = Users(forward)
     for product in users.products:
         if not product.window:
             _group_columns(product, users)
-        elif product.order is None and not product.reduced and _has_parts(product):
-            _Tiles(product, users).arrange()
+        elif product.order is None and not product.reduced and _has_parts(product, card):
+            _Tiles(product, users, card).arrange()
 
 
 def _group_columns(product: MatrixProduct, users: Users) -> None:
@@ -76,9 +73,9 @@ def _group_columns(product: MatrixProduct, users: Users) -> None:
         product.together = max(product.together, anchor.group)
 
 
-def _has_parts(product: MatrixProduct) -> bool:
+def _has_parts(product: MatrixProduct, card: CardModel) -> bool:
     """Whether the image is split ahead of the product: its channels lie side by side then, and places may be read in any order."""
-    region = ProductRegion(product=product)
+    region = ProductRegion(card=card, product=product)
     for operand in product.operands:
         base: Tensor = operand
         while isinstance(base, TensorView):
@@ -104,6 +101,7 @@ class _Tiles:
 
     product: MatrixProduct
     users: Users
+    card: CardModel
     pools: list[Reduction] = field(default_factory=list)
     """Pools of what elementwise work makes of its sums."""
     rows: list[tuple[Reduction, Tensor]] = field(default_factory=list)
@@ -186,7 +184,7 @@ class _Tiles:
     def _saves_reading(self) -> bool:
         """Whether the result, which is stored all the same, would be read from memory once more for a reduction."""
         along = [count(tuple(one.source.shape[axis] for axis in one.axes)) for one, _ in self.rows]
-        return self.product.bytes > _CACHED and any(one > _LONG for one in along)
+        return self.product.bytes > self.card.cached_bytes and any(one > self.card.long_row for one in along)
 
     def _order(self, window: tuple[int, ...]) -> None:
         """Put the columns in the order of windows."""
@@ -194,7 +192,7 @@ class _Tiles:
         last = [one.source for one in self.pools if isinstance(one.source, TensorView)]
         pooled = last[0].shape[2 : 2 + len(places)] if last else places
         grid = tuple(-(-size // own) for size, own in zip(places, window, strict=True)) if self.rows else pooled
-        strip = choose_strip(window, grid) if is_short(product) else 1
+        strip = choose_strip(window, grid) if is_short(product, self.card) else 1
         grid = (*grid[:-1], -(-grid[-1] // strip) * strip)
         slots = count(grid) * count(window)
         order = ColumnOrder(product.shape[0], places, window, grid, -(-slots // BLOCK) * BLOCK if self.rows else slots, strip)

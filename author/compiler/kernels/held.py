@@ -30,12 +30,8 @@ from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling, choose
 from tritonsmith.author.recipe import Settings
 
 _KINDS = ("moments", "exponentials", "sum", "prod", "max", "min")
-_LOST_BYTES = 2**26
-"""A tensor of this size has left every card's L2 (40 to 72 MB) when it is read again."""
 _PER_THREAD = 32
 """Places of a row that a thread keeps, one register each."""
-_REGISTERS = 65536
-"""32-bit registers of a processor; CUDA C++ Programming Guide, technical specifications, 7.0 to 12.0."""
 _LEAST_USED = 0.9
 """Whole blocks are taken where so many of the programs get one."""
 _OWN = frozenset(("part", "begin", "end", "each", "count", "turn"))
@@ -74,7 +70,7 @@ def choose_sharing(region: RowRegion, settings: Settings) -> Sharing | None:
     chunk = block if whole else -(-length // min(programs // groups, -(-length // _LINE)))
     chunk = min(block, -(-chunk // _LINE) * _LINE)
     warps = max(1, min(32, block // (32 * _PER_THREAD)))
-    registers = min(255, _REGISTERS // (32 * warps * resident) // 8 * 8)
+    registers = min(255, region.card.registers // (32 * warps * resident) // 8 * 8)
     return Sharing(groups, -(-length // chunk), chunk, block, warps, registers)
 
 
@@ -83,7 +79,7 @@ def is_held(region: WorkRegion, settings: Settings) -> bool:
     if not settings.get("held") or not isinstance(region, RowRegion) or region.split:
         return False
     kinds = all(isinstance(one, Reduction) and one.kind in _KINDS for one in region.anchors)
-    if not kinds or list_row_stores(region) or region.rows * region.space.length * BYTES["float32"] <= _LOST_BYTES:
+    if not kinds or list_row_stores(region) or region.rows * region.space.length * BYTES["float32"] <= region.card.lost_bytes:
         return False
     passes = order_passes(region)
     if len(passes) != 2 or passes[1][0]:

@@ -23,8 +23,6 @@ _BIG = 2**31
 _PROGRAM = expression("tl.program_id(0)")
 _FIRST = "first"
 """The name of the place of a program's first element."""
-_KEPT_BYTES = 2**24
-"""Bytes that a card's L2 surely keeps: those of an A100, H100 and H200 have 40 to 50 MB, and other data pass through them."""
 _WORTH = 1 / 32
 """A shared operand is worth turns from this share of a row's bytes on."""
 _MOST_BINS = 1024
@@ -103,7 +101,7 @@ def _find_shared_row(region: PointwiseRegion, in_memory: Callable[[Tensor], bool
             length, rows = math.prod(value.shape[axes:]), math.prod(value.shape[:axes])
             shared = _count_shared_bytes(region, variable(ROW, rows) * length + variable(PLACE, length), in_memory)
             moved = region.bytes // rows + shared
-            if rows > 1 and length > 1 and shared >= _WORTH * moved and moved > _KEPT_BYTES:
+            if rows > 1 and length > 1 and shared >= _WORTH * moved and moved > region.card.kept_bytes:
                 return length
     return 0
 

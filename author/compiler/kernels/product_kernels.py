@@ -29,7 +29,8 @@ def write_product(region: ProductRegion, name: str, settings: Settings, made: di
             title = f"split_{operand.base.name or side}_of_{name}"
             usual, other = (one.get(side, operand) for one in twins)
             free = usual.others != other.others
-            made[key] = write_fresh(operand, usual.places, free, tile.scheme, title, lambda one: id(one) in region.reads)
+            programs = region.card.busy_programs
+            made[key] = write_fresh(operand, usual.places, free, tile.scheme, title, lambda one: id(one) in region.reads, programs)
             kernels.append(made[key].kernel)
         fresh[side] = replace(made[key], operand=operand)
     writer = OnceWriter if tile.at_once else ProductWriter

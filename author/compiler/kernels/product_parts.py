@@ -27,8 +27,6 @@ _FRESH = (*OUTER, *INNER, "values", "largest", "high", "low", "inside", "span", 
 """Names of the kernel for an operand of every call."""
 _SIDE_BY_SIDE, _APART = (512, 8), (64, 64)
 """Depth and places of a program at once: where the depth lies side by side in memory already, and where places do."""
-_PROGRAMS = 528
-"""Programs that keep a large card busy: four for each processor."""
 
 
 def write_parts(region: ProductRegion, tile: ProductTile, name: str) -> KeptParts:
@@ -147,7 +145,8 @@ class FreshParts:
 
 
 def write_fresh(
-    operand: FreshOperand, usual: int, free: bool, scheme: str, name: str, in_memory: Callable[[Tensor], bool]
+    operand: FreshOperand, usual: int, free: bool, scheme: str, name: str, in_memory: Callable[[Tensor], bool],
+    programs: int,
 ) -> FreshParts:
     """The kernel that splits an operand of every call, its depth last.
 
@@ -158,11 +157,12 @@ def write_fresh(
         scheme: of the product.
         name: of the kernel.
         in_memory: whether a value is read from memory.
+        programs: that keep the card busy.
     """
     base, depth, places = operand.base, operand.depth, operand.places
     title = base.name or "x"
     padded = operand.padded
-    deep, wide, per_span, spans = _share_out(operand, usual)
+    deep, wide, per_span, spans = _share_out(operand, usual, programs)
     both = scheme == "fp16x3"
     parts, largest = _make_buffers(operand, spans, both, free)
     arguments = Arguments()
@@ -198,23 +198,23 @@ def write_fresh(
     head += [f"span = tl.program_id(0) % {spans}"] if spans > 1 else []
     constants = [("DEPTH", deep), ("PLACES", wide), *([("SPAN", per_span * deep)] if spans > 1 else [])]
     where = "of each line" if free else f"in each of {places} lines"
-    programs = f"triton.cdiv({places}, {wide})" if free else str(-(-places // wide) * spans)
+    count = f"triton.cdiv({places}, {wide})" if free else str(-(-places // wide) * spans)
     kernel = Kernel.from_text(
         name=name, does=f"fp16 parts of {title}, {depth} values side by side, and the largest of these {where}.",
         arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[("places", str(places))] if free else [],
         constants=constants, lines=[*head, *list_texts(emitter.scopes[0].lines)],
-        grid=f"({programs}{f' * {spans}' if free and spans > 1 else ''},)", stores=[*parts, largest],
+        grid=f"({count}{f' * {spans}' if free and spans > 1 else ''},)", stores=[*parts, largest],
     )  # fmt: skip
     return FreshParts(operand, kernel, parts, largest, free)
 
 
-def _share_out(operand: FreshOperand, usual: int) -> tuple[int, int, int, int]:
-    """Depth and places of a program at once, its steps along the depth, and how many programs share a depth."""
+def _share_out(operand: FreshOperand, usual: int, programs: int) -> tuple[int, int, int, int]:
+    """Depth and places of a program at once, its steps along the depth, and how many count share a depth."""
     deep, wide = _SIDE_BY_SIDE if operand.axis == len(operand.base.shape) - 1 else _APART
     fitting = min(deep, 1 << (operand.padded - 1).bit_length())
     deep, wide = fitting, wide * min(4, deep // fitting)
     chunks = -(-operand.padded // deep)
-    per_span = -(-chunks // min(chunks, -(-_PROGRAMS // -(-usual // wide))))
+    per_span = -(-chunks // min(chunks, -(-programs // -(-usual // wide))))
     return deep, wide, per_span, -(-chunks // per_span)
 
 

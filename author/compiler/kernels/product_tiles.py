@@ -7,8 +7,9 @@ import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
+from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.fusing.calls import choose_sides, fill
 from tritonsmith.author.compiler.fusing.operands import find_fresh, find_kept, has_rim, is_short
-from tritonsmith.author.compiler.fusing.rates import PROCESSORS, choose_sides, fill
 from tritonsmith.author.compiler.fusing.regions import ProductRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
 from tritonsmith.author.compiler.ir.code import Assign, Expression, Group, Name
@@ -34,33 +35,11 @@ _PER_WARP = 2048
 """Sums of a tile, or values of its operands, that keep a warp busy; twice as many still fit its registers."""
 _GROUP = 4
 """Warps that multiply together on tensor cores."""
-_PAIRED = 64 * 128
-"""Sums of a tile of which a processor has room for two programs: one stores while the other multiplies. With four warps instead of eight a
-convolution with parts made ahead takes 0.66 to 1.0 of the time (eleven of KernelBench, H200, 2026-11-26; raw/kernelbench/tiles.jsonl)."""
-_PAIR_SHARED = 113 * 1024
-"""Shared memory of one of two such programs on sm_80 and later cards for servers: 164 to 228 KB are there for both."""
-_LOW, _FEW_STEPS = 32, 9
-"""Rows of a tile, and steps of its sum, up to which a convolution with parts made ahead reads a step when it multiplies it. Four such took
-0.82 to 0.87 of the time that they take in three stages, one of 16 steps 1.13, and 17 with higher tiles 1.02 to 1.48 (KernelBench level 2,
-H200, 2026-11-27; raw/kernelbench/reductions.jsonl)."""
-_FEW_CHANNELS = 8
-"""Channels of a convolution that leave its tiles with little to hold: with registers for three programs on a processor ten such took 0.88
-to 1.02 of the time, and four with more channels 1.9 to 2.4 (KernelBench level 2, H200, 2026-11-27; raw/kernelbench/registers.jsonl). High
-tiles of longer sums hold three sums for each result, and spill: three took 1.33 to 2.06 of the time (level 1, 54 and 60; level 2, 90)."""
-_QUARTER = 128
-"""Registers for four programs of four warps on a processor. Low tiles of short sums need no more, but the function that does a tile again
-would take more: 168, where the kernel takes 122 (level 2, 21, as compiled for sm_90)."""
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
 STEP = 16
 """Places of the depth that tensor cores multiply at least. A warp reads 16 neighbouring columns of such a block: with blocks of 64 and 16 a
 convolution of 72 takes 1.06 to 1.12 of the time, and with one of 128 1.6 to 1.7 (level 2: 57, 65, 85; raw/kernelbench/at_once.jsonl)."""
-_ONCE_SUMS = 64
-"""Sums of a thread with which three programs that multiply at once fit on a processor of sm_90, with 168 registers for a thread."""
-_SHARED, _RESERVED = 228 * 1024, 1024
-"""Shared memory of a processor of sm_90, and what of it each program needs besides its own."""
-_REGISTERS, _OTHERS = 65536, 100
-"""Registers of a processor, and those that a thread needs besides its sums (150 for 64 sums of level 2, 85)."""
 _LONG = 80
 """Characters of a mask that gets a line of its own."""
 
@@ -69,6 +48,7 @@ _LONG = 80
 class ProductTile:
     """How a product is cut into tiles."""
 
+    card: CardModel
     rows: int
     columns: int
     depth: int
@@ -114,12 +94,14 @@ class ProductTile:
     @property
     def programs(self) -> int:
         """Programs that take tiles in turn where the whole depth is multiplied at once: as many as the card has room for."""
-        return PROCESSORS * max(1, min(_SHARED // (self.shared_bytes + _RESERVED), _REGISTERS // (32 * self.warps * (_OTHERS + self.sums))))
+        registers = self.card.fits.tiles.other_registers + self.sums
+        return self.card.processors * self.card.count_resident(self.shared_bytes, self.warps, registers)
 
 
 def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     """The tile of the settings, no larger than the product asks for."""
     region = region.usual
+    fits = region.card.fits.tiles
     depth = region.product.sizes[-1]
     half = region.product.source.dtype != "float32"
     scheme = "as they are" if half else str(settings["scheme"])
@@ -128,7 +110,7 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     ahead = bool(fresh)
     crowded = scheme in SPLIT and not ahead and (not kept or has_rim(region))
     most = min(_IN_LOOP, int(settings["block_k"])) if crowded else int(settings["block_k"])
-    high, wide = choose_sides(region.product, int(settings["block_m"]), int(settings["block_n"]))
+    high, wide = choose_sides(region.product, int(settings["block_m"]), int(settings["block_n"]), region.card)
     deep = min(most, fill(depth))
     while deep > _IN_LOOP and -(-depth // deep) * deep > _WASTE * depth:
         deep //= 2
@@ -137,24 +119,25 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
         warps //= 2
     wide = max(wide, region.product.together)
     high = max(high, fill(region.product.sizes[1])) if region.product.reduced else high
-    tile = ProductTile(high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
+    tile = ProductTile(region.card, high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
     if not ahead:
         return tile
     if blocks := _count_blocks(region, tile):
         tile = replace(tile, warps=_GROUP, stages=1, at_once=blocks)
-        return replace(tile, registers=int(settings["registers"]) if tile.sums <= _ONCE_SUMS else 0)
+        return replace(tile, registers=int(settings["registers"]) if tile.sums <= fits.once_sums else 0)
     tile = _choose_stages(_pair(tile, region.product), tile.stages, region.product)
-    low = tile.rows <= _LOW
-    if not region.product.window or not tile.apart or not (low or region.chained) or any(one.depth > _FEW_CHANNELS for one in fresh):
+    low = tile.rows <= fits.low_rows
+    if not region.product.window or not tile.apart or not (low or region.chained) or any(one.depth > fits.few_channels for one in fresh):
         return tile
     registers = int(settings["registers"])
-    return replace(tile, registers=min(registers, _QUARTER) if low and region.chained else registers)
+    return replace(tile, registers=min(registers, fits.low_registers) if low and region.chained else registers)
 
 
 def _count_blocks(region: ProductRegion, tile: ProductTile) -> int:
     """Blocks of the whole depth of a convolution, if it is so short that a program multiplies it at once; 0 otherwise."""
     _, rows, columns, taps, depth = region.product.sizes
-    fits = is_short(region.product) and region.chained and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
+    short = is_short(region.product, region.card)
+    fits = short and region.chained and rows <= tile.rows and columns > tile.columns and region.free_axis in ("", COLUMN)
     return -(-taps * depth // STEP) if fits and tile.kept == "left" and tile.scheme == "fp16x3" else 0
 
 
@@ -162,18 +145,24 @@ def _choose_stages(tile: ProductTile, asked: int, product: MatrixProduct) -> Pro
     """The tile of a convolution, in one stage where more cost registers and hide little."""
     _, _, _, taps, depth = product.sizes
     steps = taps * -(-depth // tile.depth)
-    shallow = product.window and asked == PLAIN_STAGES and tile.rows <= _LOW and steps <= _FEW_STEPS
+    fits = tile.card.fits.tiles
+    shallow = product.window and asked == PLAIN_STAGES and tile.rows <= fits.low_rows and steps <= fits.few_steps
     return replace(tile, stages=1) if shallow else tile
 
 
 def _pair(tile: ProductTile, product: MatrixProduct) -> ProductTile:
-    """The tile of a convolution with so few warps and stages that two programs fit on a processor, where there are enough for all."""
+    """The tile of a convolution with so few warps and stages that two programs fit on a processor, where there are enough for all.
+
+    One stores while the other multiplies. With four warps instead of eight a convolution with parts made ahead takes 0.66 to 1.0 of the
+    time (eleven of KernelBench, H200, 2026-11-26; raw/kernelbench/tiles.jsonl).
+    """
+    card = tile.card
     batch, rows, columns, _, _ = product.sizes
     tiles = batch * -(-rows // tile.rows) * -(-columns // tile.columns)
-    if not product.window or tile.rows * tile.columns > _PAIRED or tile.warps <= _GROUP or tiles < 2 * PROCESSORS:
+    if not product.window or tile.rows * tile.columns > card.pair_sums or tile.warps <= _GROUP or tiles < 2 * card.processors:
         return tile
     stages = tile.stages
-    while stages > 2 and replace(tile, stages=stages).shared_bytes > _PAIR_SHARED:
+    while stages > 2 and replace(tile, stages=stages).shared_bytes > card.pair_shared:
         stages -= 1
     return replace(tile, warps=_GROUP, stages=stages)
 

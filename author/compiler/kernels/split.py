@@ -17,8 +17,6 @@ from tritonsmith.author.compiler.kernels.texts import as_expression
 from tritonsmith.author.compiler.kernels.tiling import choose_tiling, round_up
 from tritonsmith.author.recipe import Settings
 
-_PROCESSORS = 128
-"""About those of a card of this class; `parts` counts programs for each."""
 _PART = "part"
 
 
@@ -27,7 +25,7 @@ def write_split(region: RowRegion, name: str, settings: Settings) -> list[Kernel
     tiling = choose_tiling(region, settings, shared=True)
     groups = -(-region.space.rows // tiling.rows)
     usual = -(-region.rows // tiling.rows)
-    wanted = max(1, _PROCESSORS * int(settings["parts"]) // usual)
+    wanted = max(1, region.card.even_processors * int(settings["parts"]) // usual)
     chunk = -(-region.space.length // wanted)
     chunk = -(-chunk // tiling.block) * tiling.block
     parts = -(-region.space.length // chunk)

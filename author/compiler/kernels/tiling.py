@@ -5,8 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from enum import StrEnum
 
-from tritonsmith.author.compiler.fusing.passes import count_passes, list_places
-from tritonsmith.author.compiler.fusing.regions import RowRegion
+from tritonsmith.author.compiler.fusing.regions import RowRegion, count_passes, list_places
 from tritonsmith.author.compiler.fusing.space import PLACE, ROW, Walk, anchor_coordinates
 from tritonsmith.author.compiler.ir.indices import Digit, Index, Loaded, ravel
 from tritonsmith.author.compiler.ir.values import Scan
@@ -21,19 +20,6 @@ _FEW_ROWS = 8
 _MANY_ROWS = 1024
 _TOGETHER = 4
 """Rows of a program that read a shared operand together; so many rows still give a large card enough programs."""
-_ONCE = 2
-"""The longest row that a program holds is shorter by this where it would be read only once anyway, or where more than its values is held.
-Softmax of 4,096 rows of 32,768 took 0.263 ms with whole rows, and 0.316 ms with rows that four programs hold together (H200)."""
-_WIDER = 2
-"""Times as many places and half as many for a thread where a row is gone along several times: fewer rows are read at once then, and L2 has
-them still (group norm 5.52 ms instead of 5.98 ms, L1 norm 6.74 ms instead of 8.20 ms; KernelBench level 1, 35 and 38; H200)."""
-_LONG = 8192
-"""Places of a row that a program holds, from which half as many for a thread are faster (RMS norm 0.133 ms instead of 0.136 ms). A row of
-just so many is read twice in two blocks, the second time from L2: more programs fit a processor then (0.131 ms, layer norm 0.133 ms instead
-of 0.135 ms, in kernels by hand; H200, benchmarks/results/raw/settings/norm_blocks.jsonl)."""
-_TWICE = 2
-"""Times as many elements for a thread where it keeps whole rows whose places lie apart, each read and written once (an RMS norm over 64
-channels: 3.68 ms instead of 4.90 ms; H200, 2026-11-26)."""
 _SORTED = 1024
 """Elements of a program that sorts rows."""
 _SORTED_BY_THREAD = 8
@@ -106,17 +92,17 @@ class _Places(Walk):
 
 def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -> Tiling:
     """The layout in which neighbouring threads read neighbouring memory, with enough programs for a card."""
-    space = region.space
+    space, fits = region.space, region.card.fits.rows
     near, step = (abs(one) for one in find_strides(region))
     tile, per_thread = int(settings["tile"]), int(settings["per_thread"])
     length, passes = round_up(space.length), count_passes(region)
-    most = int(settings["whole_row"]) // _ONCE
+    most = int(settings["whole_row"]) // fits.whole_over
     if any(isinstance(anchor, Scan) and anchor.whole for anchor in region.anchors):
         rows = min(round_up(region.rows), max(1, _SORTED // length))
         return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, _SORTED_BY_THREAD))
     if 0 < near < step and region.rows > 1 and not shared and passes > 1 and 32 * length <= most:
         rows = min(round_up(region.rows), max(32, min(256, most // (2 * length))))
-        return Tiling(RowLayout.TILE, rows, length, False, _count_warps(rows * length, _TWICE * per_thread))
+        return Tiling(RowLayout.TILE, rows, length, False, _count_warps(rows * length, fits.apart * per_thread))
     if space.length <= _WINDOW and near <= _NEAR and (near < step or space.length < _WINDOW and near != space.length) and region.rows >= 32:
         rows = min(256, round_up(region.rows))
         return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
@@ -132,13 +118,14 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
         return Tiling(RowLayout.TILE, _TOGETHER, tile // _TOGETHER, True, _count_warps(tile, per_thread))
     wide = passes > 1 and not shared and not any(isinstance(anchor, Scan) for anchor in region.anchors)
     if length > most or shared:
-        tile, per_thread = (_WIDER * tile, per_thread // _WIDER) if wide else (tile, per_thread)
+        # fewer rows are read at once where a row is gone along again, and L2 has them still
+        tile, per_thread = (fits.wider * tile, per_thread // fits.wider) if wide else (tile, per_thread)
         return Tiling(RowLayout.ROW, 1, tile, True, _count_warps(tile, per_thread))
     rows = min(round_up(region.rows), max(1, 1024 // length))
-    written = wide and length >= _LONG and bool(list_places(region))
-    if written and space.length == _LONG and _is_light(region):
-        return Tiling(RowLayout.ROW, 1, length // 2, True, _count_warps(length // 2, per_thread // _WIDER))
-    per_thread = per_thread // _WIDER if written else per_thread
+    written = wide and 0 < fits.long <= length and bool(list_places(region))
+    if written and space.length == fits.long and _is_light(region):  # read twice, the second time from L2: more programs fit then
+        return Tiling(RowLayout.ROW, 1, length // 2, True, _count_warps(length // 2, per_thread // fits.wider))
+    per_thread = per_thread // fits.wider if written else per_thread
     return Tiling(RowLayout.TILE if rows > 1 else RowLayout.ROW, rows, length, False, _count_warps(rows * length, per_thread))
 
 

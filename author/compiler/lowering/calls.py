@@ -7,6 +7,7 @@ from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import Held, Tensor
 from tritonsmith.author.members import attribute
@@ -30,6 +31,8 @@ class NodeCall:
     training: bool
     member: Callable[[str], Held]
     """The parameter or buffer of a name."""
+    card: CardModel
+    """The card that it is planned for."""
     called: Collection[str] = ()
     """Products that shall be PyTorch calls."""
     parts: bool = True

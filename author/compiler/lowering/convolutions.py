@@ -10,6 +10,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, count, unravel
 from tritonsmith.author.compiler.ir.values import Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
@@ -26,9 +27,8 @@ _ALIGNED, _RUN_WASTE = 8, 1.4
 """The same where a step has a line of the window: channels that one load takes, and how many more may be filled up."""
 _FOLDS = (2, 4)
 """Strides of a transposed convolution's last axis whose phases are computed together, so that neighbours are stored together."""
-_FILL_WASTE, _FILL_FLOPS = 3.0, 250.0
-"""The same where channels themselves are filled up, and operations for each value of the wider image from which on that pays. Its steps are
-loads and products alone; several taps of several channels reach a fifth of their rate or less (H200, 2026-11-24)."""
+_FILL_WASTE = 3.0
+"""The same where channels themselves are filled up. Steps of such an image are loads and products alone."""
 
 
 def _is_deep(channels: int, taps: int) -> bool:
@@ -72,7 +72,7 @@ def _convolve(call: NodeCall) -> Lowered:
     refuse_types(weight, source)
     filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
     flops = 2.0 * weight.size * source.shape[0] * count(outputs)
-    if groups == 1 and dilation[-1] == 1 and call.parts and _is_worth_filling(source, window, flops):
+    if groups == 1 and dilation[-1] == 1 and call.parts and _is_worth_filling(source, window, flops, call.card):
         channels = -(-channels // _ALIGNED) * _ALIGNED
         source = _fill_channels(source, channels)
     windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
@@ -108,12 +108,12 @@ def _convolve(call: NodeCall) -> Lowered:
     return add_bias(product, _for_places(bias, axes), call.dtype)
 
 
-def _is_worth_filling(source: Tensor, window: Sizes, flops: float) -> bool:
+def _is_worth_filling(source: Tensor, window: Sizes, flops: float, card: CardModel) -> bool:
     """Whether an image with few channels gets more of them, zeros, so that a line of a window lies one behind the other."""
     channels, side, lines = source.shape[1], window[-1], count(window[:-1])
     wide = -(-channels // _ALIGNED) * _ALIGNED
     depth, filled = -(-lines * side * channels // _STEP) * _STEP, lines * -(-side * wide // _STEP) * _STEP
-    paying = filled <= _FILL_WASTE * depth and flops >= _FILL_FLOPS * source.size * wide / channels
+    paying = filled <= _FILL_WASTE * depth and flops >= card.fits.products.filled_flops * source.size * wide / channels
     return source.dtype == "float32" and wide > channels and side > 1 and paying and not _is_deep(channels, side * lines)
 
 

@@ -14,6 +14,7 @@ from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.cut import cut_forward
 from tritonsmith.author.compiler.fusing.operands import find_fresh
 from tritonsmith.author.compiler.fusing.regions import (
@@ -63,11 +64,12 @@ class FreeAxis:
     """The size of the second reading; the kernels are right up to it."""
     forward: Forward
     """As it is for that size."""
+    card: CardModel
 
     @cached_property
     def regions(self) -> tuple[WorkRegion, ...]:
         """Its regions."""
-        return tuple(cut_forward(self.forward, self.longer // self.size))
+        return tuple(cut_forward(self.forward, self.card, self.longer // self.size))
 
     def takes(self, facts: TaskFacts, others: TaskFacts) -> bool:
         """Whether the inputs of another size differ in nothing but this axis, which is not too long there."""
@@ -82,7 +84,7 @@ class FreeAxis:
 
 
 def find_batch(
-    facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], called: Collection[str], several: bool
+    facts: TaskFacts, training: bool, regions: Iterable[WorkRegion], called: Collection[str], several: bool, card: CardModel
 ) -> FreeAxis | None:
     """The leading axis that the inputs share, and the second reading; None where the forward asks for sizes, or for one only.
 
@@ -94,6 +96,7 @@ def find_batch(
         regions: of the forward.
         called: nodes whose products are PyTorch calls.
         several: whether the task declares further sizes.
+        card: that it is planned for.
     """
     if not several and any(isinstance(one, ProductRegion) for one in regions):
         return None
@@ -112,11 +115,11 @@ def find_batch(
     while word in {*holders, *(node.name for node in facts.ops)}:
         word += "_"
     try:
-        read_forward(lengthen(facts, names, size, 1), training, called)  # a slice of a fixed length is shorter there
-        forward = read_forward(lengthen(facts, names, size, symbol(word, longer)), training, called)
+        read_forward(lengthen(facts, names, size, 1), training, card, called)  # a slice of a fixed length is shorter there
+        forward = read_forward(lengthen(facts, names, size, symbol(word, longer)), training, card, called)
     except (NoPlan, ZeroDivisionError):
         return None
-    return FreeAxis(size, names, word, longer, forward) if all(_is_consistent(one) for one in list_all(forward.stored)) else None
+    return FreeAxis(size, names, word, longer, forward, card) if all(_is_consistent(one) for one in list_all(forward.stored)) else None
 
 
 def _list_sizes(region: WorkRegion) -> list[int]:

@@ -8,6 +8,7 @@ from collections.abc import Callable, Collection
 from dataclasses import dataclass, field
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.ir.values import (
     TRITON_TYPES,
     AnchorResult,
@@ -86,16 +87,19 @@ class Forward:
         return [*list_values(self.results), *self.updates.values(), *list_values([*self.written.values()])]
 
 
-def read_forward(facts: TaskFacts, training: bool, called: Collection[str] | None = (), parts: bool = True) -> Forward:
+def read_forward(
+    facts: TaskFacts, training: bool, card: CardModel, called: Collection[str] | None = (), parts: bool = True
+) -> Forward:
     """The values of a traced forward. Raises NoPlan with what cannot be written.
 
     Args:
         facts: the trace.
         training: whether the module is in training mode.
+        card: that it is planned for.
         called: nodes that shall be PyTorch calls; None for all products.
         parts: whether products of fp32 values are those of their fp16 parts.
     """
-    forward = ForwardReader(facts, training, called, parts).read()
+    forward = ForwardReader(facts, training, card, called, parts).read()
     if list_masked(forward.results):
         raise NoPlan(("results whose number follows from a mask", None))
     return forward
@@ -104,8 +108,10 @@ def read_forward(facts: TaskFacts, training: bool, called: Collection[str] | Non
 class ForwardReader:
     """Makes values of nodes, in forward's order."""
 
-    def __init__(self, facts: TaskFacts, training: bool, called: Collection[str] | None = (), parts: bool = True) -> None:
-        self.facts, self.training, self.called, self.parts = facts, training, called, parts
+    def __init__(
+        self, facts: TaskFacts, training: bool, card: CardModel, called: Collection[str] | None = (), parts: bool = True
+    ) -> None:
+        self.facts, self.training, self.card, self.called, self.parts = facts, training, card, called, parts
         self.made: dict[str, Any] = {}
         """By node: a value, several, or numbers."""
         self.members: dict[str, Held] = {}
@@ -259,7 +265,7 @@ class ForwardReader:
         kwargs = {names.get(key, key): self._resolve(one) for key, one in node.kwargs.items()}
         training = bool(node.attributes.get("training", self.training))  # of a module in a mode of its own
         call = NodeCall(
-            node, self.facts, args, kwargs, training, self._member, self.called or (), self.parts, self.forward.updates,
+            node, self.facts, args, kwargs, training, self._member, self.card, self.called or (), self.parts, self.forward.updates,
             self.forward.constants,
         )  # fmt: skip
         if any(spec.dtype not in (*TRITON_TYPES, COMPLEX) for spec in node.outputs):

@@ -1,5 +1,6 @@
 """The small modules for which the recipes of this folder are shown to a model."""
 
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.families.chain.plan import ChainPlan, Operand
 from tritonsmith.author.families.chain.product import FactorPlan, ProductPlan
 from tritonsmith.author.families.chain.sizes import Source, find_sizes
@@ -24,6 +25,7 @@ def get_init_inputs():
     return [160, 72]
 """
 _PRODUCT_PLAN = ProductPlan(
+    card=FIRST,
     signature="inputs, outputs", fixed={"inputs": "160", "outputs": "72"},
     members=(
         "self.dense = nn.Module()",
@@ -59,6 +61,7 @@ def get_init_inputs():
     return [96]
 """
 _POINTWISE_PLAN = ChainPlan(
+    card=FIRST,
     signature="features", fixed={"features": "96"},
     members=("self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))",), arguments="x",
     operands=(

@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.constructor import made_for
 from tritonsmith.author.families.chain.sizes import Sizes, Source, find_sizes, write_index
 from tritonsmith.author.members import attribute, complete_members, parameter_lines
@@ -50,27 +51,27 @@ _OF_SIZE = {"elements", "flops", "rows", "product_flops"}
 """What a plan tells of the task's size, and its kernels do not depend on."""
 
 
-def covers_chain(read: Callable[[Task, TaskFacts], ChainPlan], plan: KernelPlan, task: Task, facts: TaskFacts) -> bool:
+def covers_chain(read: Callable[[Task, TaskFacts, CardModel], ChainPlan], plan: KernelPlan, task: Task, facts: TaskFacts) -> bool:
     """Whether a plan's kernels are those for the task at another size: forward takes the rest from its inputs."""
     try:
-        other = read(task, facts)
+        other = read(task, facts, plan.card)
     except NoPlan:
         return False
     return plan.model_dump(exclude=_OF_SIZE) == other.model_dump(exclude=_OF_SIZE)
 
 
-def read_plain_chain(task: Task, facts: TaskFacts) -> ChainPlan:
+def read_plain_chain(task: Task, facts: TaskFacts, card: CardModel) -> ChainPlan:
     """The plan of elementwise operations on tensors that broadcast to one output. Raises NoPlan."""
-    return ChainPlan(**ChainReader(task, facts).fields())
+    return ChainPlan(**ChainReader(task, facts, card).fields())
 
 
 class ChainReader:
     """Walks the trace once and writes the kernel's lines; a family with something else in front adds it in a class of its own."""
 
-    def __init__(self, task: Task, facts: TaskFacts) -> None:
+    def __init__(self, task: Task, facts: TaskFacts, card: CardModel) -> None:
         if not facts.ops or len(facts.outputs) != 1:
             raise NoPlan
-        self.task, self.facts = task, facts
+        self.task, self.facts, self.card = task, facts, card
         self.shape = facts.outputs[0].shape
         self.inputs = [spec for spec in facts.inputs if spec is not None]
         self.sources: dict[str, Source] = {}
@@ -98,6 +99,7 @@ class ChainReader:
         sizes = find_sizes(self.shape, sources, fixed=bool(self.facts.size_lines) or self.is_fixed())
         signature, fixed = made_for(self.task.source, self.facts.init_inputs)
         return {
+            "card": self.card,
             "signature": signature,
             "fixed": fixed,
             "members": complete_members(self.members, list(self.facts.parameters), self.facts),

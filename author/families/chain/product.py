@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.families.chain.factors import Factor, flatten, read_equation
 from tritonsmith.author.families.chain.plan import ChainPlan, ChainReader
 from tritonsmith.author.families.chain.sizes import Source
@@ -53,16 +54,16 @@ class ProductPlan(ChainPlan):
         return self.batch * ((0 if self.a.kept else a) + (0 if self.w.kept else w))
 
 
-def read_product(task: Task, facts: TaskFacts) -> ProductPlan:
+def read_product(task: Task, facts: TaskFacts, card: CardModel) -> ProductPlan:
     """The plan of a product with elementwise operations behind it. Raises NoPlan."""
-    return _ProductReader(task, facts).plan()
+    return _ProductReader(task, facts, card).plan()
 
 
 class _ProductReader(ChainReader):
     """Writes the two operands as 3-d tensors, and what stands behind the product as the chain does."""
 
-    def __init__(self, task: Task, facts: TaskFacts) -> None:
-        super().__init__(task, facts)
+    def __init__(self, task: Task, facts: TaskFacts, card: CardModel) -> None:
+        super().__init__(task, facts, card)
         self.factors: dict[str, Factor] = {}
         """By node: views of tensors."""
         self.pair: tuple[Factor, Factor] | None = None

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from functools import partial
 
+from tritonsmith.author.cost import Way, time_bytes, time_launches, time_product
 from tritonsmith.author.families.chain.example import PRODUCT_EXAMPLE
 from tritonsmith.author.families.chain.plan import DTYPES, covers_chain
 from tritonsmith.author.families.chain.product import ProductPlan, read_product
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.recipe import Recipe, RecipeFamily, Settings
-from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -22,20 +22,12 @@ _MOST_ACCUMULATORS = 128
 """fp32 sums that one thread holds with room for operands; it has 255 registers at most."""
 _MOST_CARRIED = 192
 """The same where all operands come from shared memory, so that registers hold sums and addresses only."""
-_EFFICIENCY = 0.55
-"""Share of the tensor cores' fp16 peak that the loop over parts reaches (H200, 2026-11-24: 0.5 to 0.56 of products with long sums)."""
-_IN_LOOP = 0.25
-"""The same of the loop that splits operands itself."""
 _SPLIT_SHARE = 4
 """Operands are split ahead where the product takes at least so many times as long as the splitting."""
 _LEAST_DEPTH = 512
 """Places of the depth that are worth a program: below, writing and adding the slices costs more than they save."""
-_STORED = 2.9e-12
-"""Seconds of a card for each value of the result, which is stored while nothing is multiplied (H200, 2026-11-24)."""
 _WHOLE = 128 * 128
 """Sums of a tile that fill a processor."""
-_LARGE = 2.0**32
-"""Operations from which a product has tiles of the largest size: 64 million for each of 64 processors."""
 
 
 def _as_product(plan: KernelPlan) -> ProductPlan:
@@ -89,33 +81,33 @@ def _tile_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionCla
     found = _as_product(plan)
     small: Settings = {"group": 1, "block_m": 64, "block_n": 64, "block_k": 32, "num_warps": 4, "num_stages": 2}
     large: Settings = {"group": 8, "block_m": 128, "block_n": 128, "block_k": 32, "num_warps": 8, "num_stages": 3}
-    tile = large if found.product_flops >= _LARGE else small
+    tile = large if found.product_flops >= found.card.fits.families.chain_large else small
     tile |= {"split_k": _choose_split(found, tile, hardware)}
     if found.half:
         return tile | {"block_k": 64 if tile["block_m"] == 128 and tile["split_k"] == 1 else 32, "scheme": "as they are"}
     return tile | {"scheme": "tf32" if precision.allows_tf32 else "fp16x3"}
 
 
-def _estimate_parts(plan: ProductPlan, hardware: Hardware, tf32: bool) -> tuple[float, float]:
+def _estimate_parts(plan: ProductPlan, tf32: bool) -> tuple[float, float]:
     """Seconds of the products of parts, and of the splitting ahead of them with its launches.
 
     The products are bound by the tensor cores' fp16 rate, the splitting by memory: 4 bytes read and 2 written for each part.
     """
-    products, parts = (1, 1) if tf32 else (3, 2)
-    split = (4 + 2 * parts) * plan.activations / hardware.bandwidth
-    return products * plan.product_flops / (_EFFICIENCY * hardware.fp16), split + 2 * LAUNCH_AS_CALLED
+    way, parts = (Way.HALF, 1) if tf32 else (Way.PARTS, 2)
+    split = time_bytes(plan.card, (4 + 2 * parts) * plan.activations)
+    return time_product(plan.card, plan.product_flops, way, plan.card.fits.families.chain_ahead), split + time_launches(2)
 
 
 def _parts_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """None where splitting ahead costs too much of what it saves, and for 16-bit operands, which need no parts."""
     found = _as_product(plan)
-    multiply, split = _estimate_parts(found, hardware, precision.allows_tf32)
+    multiply, split = _estimate_parts(found, precision.allows_tf32)
     return None if found.half or multiply < _SPLIT_SHARE * split else _parts_settings(precision)
 
 
 def _predict_parts(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """The products behind the splitting, milliseconds."""
-    return max(found.memory_ms, sum(_estimate_parts(_as_product(plan), brief.hardware, brief.task.precision.allows_tf32)) * 1e3)
+    return max(found.memory_ms, sum(_estimate_parts(_as_product(plan), brief.task.precision.allows_tf32)) * 1e3)
 
 
 def _parts_settings(precision: PrecisionClass) -> Settings:
@@ -157,10 +149,11 @@ def _predict(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) ->
     found = _as_product(plan)
     if found.half or precision.allows_tf32:
         return None
-    storing = _STORED * found.batch * found.rows * found.columns
+    card = found.card
+    storing = card.fits.products.stored * found.batch * found.rows * found.columns
     if _parts_defaults(plan, hardware, precision) is not None:
-        return storing + sum(_estimate_parts(found, hardware, tf32=False))
-    return max(3 * found.product_flops / (_IN_LOOP * hardware.fp16), storing, LAUNCH_AS_CALLED)
+        return storing + sum(_estimate_parts(found, tf32=False))
+    return max(time_product(card, found.product_flops, Way.PARTS, card.fits.families.chain_in_loop), storing, time_launches())
 
 
 PRODUCT = RecipeFamily(

@@ -1,5 +1,6 @@
 """The small network for which the recipes of this family are shown to a model."""
 
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.families.convnet.plan import NetworkLayer, NetworkPlan, NetworkStep, StepKind
 from tritonsmith.author.recipe import WorkedExample
 
@@ -23,6 +24,7 @@ def get_init_inputs():
 """
 _LAYER = NetworkLayer(name="conv", inner=16, columns=40, window=(3, 3), stride=(2, 2), padding=(1, 1))
 _PLAN = NetworkPlan(
+    card=FIRST,
     signature="channels", fixed={"channels": "40"},
     members=(
         "self.conv = nn.Module()",

@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.constructor import made_for
 from tritonsmith.author.families.convnet.classes import find_class_count, make_tables, write_members
 from tritonsmith.author.families.convnet.elements import ElementReader
@@ -50,6 +51,7 @@ class NetworkReader(ElementReader):
         if spec.shape[0] * max(largest, math.prod(spec.shape[1:])) >= 2**31:
             raise NoPlan(("a convolution network with an image of 2^31 values or more", None))
         return NetworkPlan(
+            card=self.card,
             signature=signature,
             fixed={name: value for name, value in fixed.items() if not classes or name != classes.parameter},
             members=write_members(facts, classes),
@@ -186,6 +188,6 @@ class NetworkReader(ElementReader):
         )  # fmt: skip
 
 
-def read_network(task: Task, facts: TaskFacts) -> KernelPlan:
+def read_network(task: Task, facts: TaskFacts, card: CardModel) -> KernelPlan:
     """The plan of a convolution network. Raises NoPlan."""
-    return NetworkReader(task, facts).plan()
+    return NetworkReader(task, facts, card).plan()

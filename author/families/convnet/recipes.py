@@ -12,6 +12,7 @@ Algorithm for Computing Sample Variances" (1979).
 
 from __future__ import annotations
 
+from tritonsmith.author.cost import Way, time_launches, time_product
 from tritonsmith.author.families.convnet.costs import predict_network
 from tritonsmith.author.families.convnet.example import EXAMPLE
 from tritonsmith.author.families.convnet.plan import NetworkPlan
@@ -19,7 +20,6 @@ from tritonsmith.author.families.convnet.reader import DTYPES, read_network
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.recipe import Recipe, RecipeFamily, Settings
-from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -37,8 +37,6 @@ _FEW_LAUNCHES = 0.5
 """Share of the products' time that launches from Python may take before a CUDA graph replays them."""
 _MOST_SUMS = 160
 """fp32 sums of one thread, which has 255 registers at most; the rest hold addresses."""
-_REACHED = 0.5
-"""Share of the card's rate of products that these kernels are expected to reach."""
 
 
 def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings:
@@ -47,7 +45,7 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     scheme = "as they are" if plan.half else "fp16" if precision.allows_tf32 or precision is PrecisionClass.HALF else "fp16x3"
     settings: Settings = {
         "programs": hardware.processors, "block_m": 128, "block_n": 128, "block_k": 64, "num_warps": 8, "num_stages": 3,
-        "scheme": scheme, "carried": False, "library": "none", "replayed": _is_bound_by_launches(plan, hardware, scheme),
+        "scheme": scheme, "carried": False, "library": "none", "replayed": _is_bound_by_launches(plan, scheme),
     }  # fmt: skip
     for smaller in (
         {},
@@ -60,10 +58,10 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     return settings
 
 
-def _is_bound_by_launches(plan: NetworkPlan, hardware: Hardware, scheme: str) -> bool:
+def _is_bound_by_launches(plan: NetworkPlan, scheme: str) -> bool:
     """Whether a CUDA graph, which a few launches replay, is worth the copies of the image and of the result around it."""
-    products_s = _PRODUCTS.get(scheme, 1) * plan.flops / (hardware.fp16 * _REACHED)
-    return len(plan.steps) * LAUNCH_AS_CALLED > _FEW_LAUNCHES * products_s
+    flops, share = _PRODUCTS.get(scheme, 1) * plan.flops, plan.card.fits.families.network_expected
+    return time_launches(len(plan.steps)) > _FEW_LAUNCHES * time_product(plan.card, flops, Way.HALF, share)
 
 
 def _library_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
@@ -96,7 +94,7 @@ def _sharpen(settings: Settings) -> Settings | None:
 def _predict_kernels(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """Products at a share of the card's rate, or the weights' way through memory; launches one after the other."""
     assert isinstance(plan, NetworkPlan)
-    return max(found.memory_ms, found.compute_ms / _REACHED, len(plan.steps) * LAUNCH_AS_CALLED * 1e3)
+    return max(found.memory_ms, found.compute_ms / plan.card.fits.families.network_expected, time_launches(len(plan.steps)) * 1e3)
 
 
 def _propose_kernels(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
@@ -116,7 +114,7 @@ def _propose_kernels(plan: KernelPlan, found: Measured, brief: Brief) -> Analysi
 
 
 _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
-    Stage.TUNE_GRID: {"programs": (132, 264, 528), "library": ("none", "small", "large", "all"), "replayed": (0, 1)},
+    Stage.TUNE_GRID: {"programs": (1, 2, 4), "library": ("none", "small", "large", "all"), "replayed": (0, 1)},
     Stage.TUNE_BLOCK: {"block_m": (64, 128), "block_n": (64, 128, 256), "block_k": (32, 64, 128)},
     Stage.TUNE_MEMORY: {"num_warps": (4, 8), "num_stages": (2, 3, 4), "carried": (0, 1)},
 }
@@ -128,6 +126,7 @@ LIBRARY = Recipe(
     describes="leaves convolutions to the library, channels-last, and does scale, sum, activation and pooling behind each in one kernel",
     defaults=_library_defaults,
     tunables={},
+    by_processor=("programs",),
     fits=fit_card,
     shrink={"num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16},
     sharpen=_sharpen,
@@ -140,6 +139,7 @@ PRODUCTS = Recipe(
     "Values of fp32 images must stay below 65,504, the end of fp16's range",
     defaults=_defaults,
     tunables=_TUNABLES,
+    by_processor=("programs",),
     fits=fit_card,
     shrink={"num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16},
     sharpen=_sharpen,
@@ -151,7 +151,7 @@ PRODUCTS = Recipe(
 )
 def _predict(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> float | None:
     assert isinstance(plan, NetworkPlan)
-    return predict_network(plan, hardware, precision, bool(_defaults(plan, hardware, precision)["replayed"]))
+    return predict_network(plan, precision, bool(_defaults(plan, hardware, precision)["replayed"]))
 
 
 def _covers(plan: KernelPlan, task: Task, facts: TaskFacts) -> bool:

@@ -6,6 +6,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.families.convnet.plan import NetworkStep, Pair, StepKind
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts
 from tritonsmith.prompts.node_names import name_node
@@ -41,8 +42,8 @@ def list_references(node: OpNode, image: Image | None = None, images: Mapping[st
 class StepBuilder:
     """The values of a trace and the steps that make them. A step stays open as long as nobody else reads its result."""
 
-    def __init__(self, task: Task, facts: TaskFacts) -> None:
-        self.task, self.facts = task, facts
+    def __init__(self, task: Task, facts: TaskFacts, card: CardModel) -> None:
+        self.task, self.facts, self.card = task, facts, card
         self.images: dict[str, Image] = {}
         self.steps: list[NetworkStep] = []
         self.stages: list[int] = []

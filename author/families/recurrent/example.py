@@ -1,5 +1,6 @@
 """The small GRU for which the recipes of this family are shown to a model."""
 
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.families.recurrent.plan import RecurrentPlan
 from tritonsmith.author.recipe import WorkedExample
 
@@ -23,6 +24,7 @@ def get_init_inputs():
     return [48, 64, 2]
 """
 _PLAN = RecurrentPlan(
+    card=FIRST,
     signature="input_size, hidden_size, num_layers",
     members=("self.gru = GRUWeights(input_size, hidden_size, num_layers)",),
     kind="GRU", arguments="x", holder="self.gru", x="x", h0="None", tail=("return sequence",), needs_sequence=True,

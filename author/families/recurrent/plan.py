@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.families.recurrent.holder import call_holder
 from tritonsmith.author.members import assign, attribute, complete_members, parameter_lines, parent_lines, settle_members
 from tritonsmith.author.plan import KernelPlan, NoPlan, forward_arguments
@@ -159,7 +160,7 @@ class RecurrentPlan(KernelPlan):
         return f"({step} * {self.gates} + {index})" if index else f"{step} * {self.gates}"
 
 
-def read_recurrent(task: Task, facts: TaskFacts) -> RecurrentPlan:
+def read_recurrent(task: Task, facts: TaskFacts, card: CardModel) -> RecurrentPlan:
     """The plan of a stack of GRU, LSTM or RNN layers. Raises NoPlan.
 
     Results may be returned as they are, as a slice, or through nn.Linear.
@@ -172,14 +173,14 @@ def read_recurrent(task: Task, facts: TaskFacts) -> RecurrentPlan:
     if facts.size_lines:  # the kernels take any number of steps and rows, and this trace holds for one
         asks = nodes[0].model_copy(update={"line": facts.size_lines[0]})
         raise NoPlan((f"a forward that goes by the sizes of tensors next to {name_node(nodes[0])}", asks))
-    return _Reader(task, facts, nodes[0]).plan()
+    return _Reader(task, facts, card, nodes[0]).plan()
 
 
 class _Reader:
     """Walks the trace once and writes forward's tail."""
 
-    def __init__(self, task: Task, facts: TaskFacts, node: OpNode) -> None:
-        self.task, self.facts, self.node = task, facts, node
+    def __init__(self, task: Task, facts: TaskFacts, card: CardModel, node: OpNode) -> None:
+        self.task, self.facts, self.card, self.node = task, facts, card, node
         self.layers, self.directions = int(node.attributes.get("num_layers", 1)), 2 if node.attributes.get("bidirectional") else 1
         self.values: dict[str, Any] = {}
         """What each node gives: its expression in forward, or a tuple of them."""
@@ -212,6 +213,7 @@ class _Reader:
         make, signature, fixed = call_holder(self.task.source, self.facts, node, dtype=spec.dtype, **places)
         h0, c0 = self._initial_states()
         return RecurrentPlan(
+            card=self.card,
             signature=signature,
             fixed=fixed,
             members=settle_members((*parent_lines(node.target, of_module=True), assign(node.target, make), *self._members())),

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
+from tritonsmith.author.cost import count_l2_rate, time_launches
 from tritonsmith.author.families.recurrent.example import EXAMPLE
 from tritonsmith.author.families.recurrent.plan import RecurrentPlan, read_recurrent
 from tritonsmith.author.families.recurrent.resident import LAYERS, WAVEFRONT, describe_bottleneck
-from tritonsmith.author.measured import Measured, middle
+from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.recipe import Recipe, RecipeFamily, Settings
-from tritonsmith.evaluator.cards.estimate import L2_BYTES_PER_CLOCK
-from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -37,11 +36,10 @@ def _rows_fit(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
 def _predict_rows(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """Every program reads the recurrent weights from L2 at every step."""
     assert isinstance(plan, RecurrentPlan)
-    per_clock = middle(L2_BYTES_PER_CLOCK)
-    step = plan.gates * plan.hidden_size**2 * 4 / (per_clock * brief.hardware.clock_hz)
+    step = plan.gates * plan.hidden_size**2 * 4 / count_l2_rate(plan.card)
     waves = -(-plan.batch // brief.hardware.processors)
     layers = plan.directions * plan.num_layers
-    return (plan.steps * layers * step * waves + 2 * layers * LAUNCH_AS_CALLED) * 1e3
+    return (plan.steps * layers * step * waves + time_launches(2 * layers)) * 1e3
 
 
 def _propose_rows(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:

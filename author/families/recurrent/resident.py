@@ -6,24 +6,17 @@ below it, and a wide stack has too many programs. Where not even one layer's pro
 
 from __future__ import annotations
 
+from tritonsmith.author.cost import time_launches, time_rounds
 from tritonsmith.author.families.recurrent.plan import RecurrentPlan
-from tritonsmith.author.measured import Measured, describe_idle_processors, describe_launches, middle
+from tritonsmith.author.measured import Measured, describe_idle_processors, describe_launches
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.recipe import Recipe, Settings
-from tritonsmith.evaluator.cards.estimate import ROUND
-from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 
 _SHARED_SLACK = 8 << 10
 """Bytes of shared memory that a compiled kernel takes for layout changes, beyond its operand tiles."""
-_INSTRUCTION_ROWS = 64
-"""Rows of the left operand that one instruction of a Hopper tensor core multiplies."""
-_SHORT_PRODUCT = 64 * 256
-"""Weights of a tile that shorter ones need not undercut: 16 such instructions of depth 16. Shared memory feeds each in some 24 cycles, so
-they take 0.2 us, where publishing a state takes 0.6 us. The cycles are computed; which slices are fastest is measured for four tasks
-(benchmarks/results/chain.md)."""
 
 
 def describe_bottleneck(found: Measured, brief: Brief) -> str:
@@ -39,8 +32,8 @@ def _list_slices(plan: RecurrentPlan, precision: PrecisionClass, **rest: int) ->
     """
     parts = 1 if precision.allows_tf32 else 2
     rows = {slice_: parts * plan.tile_gates * slice_ for slice_ in (8, 16, 32)}
-    short = [slice_ for slice_, count in rows.items() if count * _power_of_two(plan.hidden_size) <= _SHORT_PRODUCT]
-    useful = [slice_ for slice_, count in rows.items() if count >= _INSTRUCTION_ROWS and slice_ >= max(short, default=0)] or [32]
+    short = [slice_ for slice_, count in rows.items() if count * _power_of_two(plan.hidden_size) <= plan.card.fits.families.short_product]
+    useful = [slice_ for slice_, count in rows.items() if count >= plan.card.instruction_rows and slice_ >= max(short, default=0)] or [32]
     first: Settings = {"parts": parts, **rest, "batch_block": 16}
     return [{"slice": slice_, **first, "num_warps": 8 if slice_ >= 32 else 4} for slice_ in useful]
 
@@ -104,7 +97,7 @@ def _predict_wavefront(plan: KernelPlan, found: Measured, brief: Brief) -> float
     """One exchange between programs for each step of the shortest chain, in every launch."""
     assert isinstance(plan, RecurrentPlan)
     rounds = _count_launches(plan, _settings_for(plan, brief)) * found.chain
-    return max(rounds * middle(ROUND) * 1e3, found.memory_ms, found.compute_ms)
+    return max(time_rounds(rounds) * 1e3, found.memory_ms, found.compute_ms)
 
 
 def _propose_wavefront(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
@@ -180,7 +173,7 @@ def _predict_layers(plan: KernelPlan, found: Measured, brief: Brief) -> float:
     """One exchange for each step of each layer; the input side comes before it and does not overlap."""
     assert isinstance(plan, RecurrentPlan)
     rounds, launches = _count_blocks(plan) * plan.num_layers * plan.steps, (1 + _count_blocks(plan)) * plan.num_layers
-    chain = rounds * middle(ROUND) + launches * LAUNCH_AS_CALLED
+    chain = time_rounds(rounds) + time_launches(launches)
     return max(chain * 1e3 + found.compute_ms / 2, found.memory_ms)
 
 

@@ -6,6 +6,7 @@ import pytest
 
 from recipe_cases.reading import describe_case
 from recipe_cases.regions import RegionCase
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.plan import RegionPlan, read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
@@ -33,7 +34,7 @@ APART = {
 
 def _write(case: RegionCase, evaluator: LocalEvaluator) -> tuple[Task, RegionPlan, str]:
     task, facts = describe_case(case)
-    plan = read_regions(task, facts)
+    plan = read_regions(task, facts, FIRST)
     settings = REGIONS.recipes[0].defaults(plan, evaluator.hardware, plan.precision)
     assert settings is not None
     return task, plan, REGIONS.recipes[0].render(plan, settings)

@@ -7,6 +7,7 @@ import pytest
 
 from recipe_cases.reading import describe_case, plan_of
 from recipe_cases.regions import RegionCase
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.plan import RegionPlan, read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.evaluator.caller.local import LocalEvaluator
@@ -135,6 +136,6 @@ CASES = [
 )
 def test_such_kernels_are_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
     task, facts = describe_case(case)
-    found = read_regions(task, facts)
+    found = read_regions(task, facts, FIRST)
     verdict = asyncio.run(evaluator.evaluate(task, write(found)))
     assert verdict.status is Status.OK and not verdict.facts.races, verdict.message

@@ -5,8 +5,9 @@ import re
 
 import pytest
 
+from recipe_cases.reading import AHEAD
 from recipe_cases.regions import RegionCase
-from tritonsmith.author.compiler.fusing import operands
+from tritonsmith.author.cards.model import FIRST, CardModel
 from tritonsmith.author.compiler.module.merging import merge_kernels
 from tritonsmith.author.compiler.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
@@ -18,12 +19,14 @@ WIDTHS = "return torch.tanh(self.c(torch.tanh(self.b(torch.tanh(self.a(x))))))"
 LAYERS = "self.a = nn.Conv1d(64, 32, 3); self.b = nn.Conv1d(32, 96, 3); self.c = nn.Conv1d(96, 32, 5)"
 
 
-async def plan_of(evaluator: LocalEvaluator, forward: str, inputs: str, layers: str = "pass") -> tuple[Task, RegionPlan]:
+async def plan_of(
+    evaluator: LocalEvaluator, forward: str, inputs: str, layers: str = "pass", card: CardModel = FIRST
+) -> tuple[Task, RegionPlan]:
     source = RegionCase("one", forward, inputs, layers, "x, y" if "y" in forward else "x").source()
     task = Task(name="a_task", path="a_task.py", source=source)
     facts = await evaluator.describe(task)
     task = task.model_copy(update={"precision": facts.precision})
-    return task, read_regions(task, facts)
+    return task, read_regions(task, facts, card)
 
 
 def launches_of(text: str) -> list[tuple[str, str]]:
@@ -61,11 +64,10 @@ def test_weights_of_several_widths_are_split_by_one_kernel(evaluator: LocalEvalu
 def test_a_merged_kernel_is_called_with_its_numbers_on_several_lines(monkeypatch: pytest.MonkeyPatch, evaluator: LocalEvaluator) -> None:
     """The function that does a tile again has so many arguments that its call is wrapped."""
     monkeypatch.setattr("tritonsmith.author.compiler.plan.prefers_call", lambda *_: False)
-    monkeypatch.setattr(operands, "_WINDOW_FLOPS", 0)
     sizes = enumerate(((64, 128), (128, 256), (256, 64)))
     layers = "; ".join(f"self.c{n}=nn.Conv2d({a}, {b}, 3, padding=1, bias=False); self.n{n}=nn.BatchNorm2d({b})" for n, (a, b) in sizes)
     forward = "; ".join(f"x=F.relu(self.n{n}(self.c{n}(x)))" for n in range(3)) + "; return x"
-    _, plan = asyncio.run(plan_of(evaluator, forward, "torch.randn(2, 64, 16, 16)", layers))
+    _, plan = asyncio.run(plan_of(evaluator, forward, "torch.randn(2, 64, 16, 16)", layers, AHEAD))
     text = write(plan, evaluator)
     assert compile(text, "kernel", "exec") and re.search(r"_exactly\(\n[^)]*, 16,\s+\d+, [^)]*\n +\)", text)
 

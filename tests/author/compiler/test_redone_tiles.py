@@ -4,9 +4,8 @@ import asyncio
 
 import pytest
 
-from recipe_cases.reading import describe_case
+from recipe_cases.reading import AHEAD, change_card, describe_case
 from recipe_cases.regions import RegionCase
-from tritonsmith.author.compiler.fusing import operands, tiles
 from tritonsmith.author.compiler.plan import read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.evaluator.caller.local import LocalEvaluator
@@ -33,12 +32,10 @@ RARE = ("(tl.max(right_wide, 0) > 0) | is_rough(tl.max(exponent, 1)):", "rough:"
 @pytest.mark.parametrize("name", [one if one == "two operands" else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
 def test_a_tile_that_is_done_again_is_right(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
     monkeypatch.setattr("tritonsmith.author.compiler.plan.prefers_call", lambda *_: False)
-    for module, limit in ((operands, "_WINDOW_FLOPS"), (operands, "_MATRIX_FLOPS"), (tiles, "_CACHED"), (tiles, "_LONG")):
-        monkeypatch.setattr(module, limit, 0)
     forward, inputs, init = CASES[name]
     case = RegionCase(name, forward, inputs, init)
     task, facts = describe_case(case)
-    plan = read_regions(task, facts)
+    plan = read_regions(task, facts, change_card(AHEAD, rows={"l2_cached": 0.0, "on_chip": 0.0}))
     settings = REGIONS.recipes[0].defaults(plan, evaluator.hardware, plan.precision)
     assert settings is not None
     text = REGIONS.recipes[0].render(plan, settings)

@@ -8,17 +8,17 @@ import pytest
 import torch
 
 from recipe_cases.products import PRODUCTS
-from recipe_cases.reading import describe_case, plan_of
+from recipe_cases.reading import AHEAD as CARD_AHEAD
+from recipe_cases.reading import change_card, describe_case, plan_of
 from recipe_cases.regions import MODULES, RegionCase
 from tritonsmith.author.book import Match, match
-from tritonsmith.author.compiler.fusing import cut, operands
+from tritonsmith.author.cards.model import FIRST, CardModel
+from tritonsmith.author.compiler.costs import describe_gain
+from tritonsmith.author.compiler.fusing import cut
 from tritonsmith.author.compiler.fusing.materialize import SharedValues
 from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RowRegion
-from tritonsmith.author.compiler.gains import describe_gain
 from tritonsmith.author.compiler.ir.indices import Index, ravel, unravel, variable
-from tritonsmith.author.compiler.kernels import pointwise, product_parts
 from tritonsmith.author.compiler.kernels.tiling import evaluate
-from tritonsmith.author.compiler.lowering import convolutions
 from tritonsmith.author.compiler.plan import RegionPlan, read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.author.recipe import Settings
@@ -130,19 +130,19 @@ def test_windows_without_a_rim_need_no_mask() -> None:
 def test_products_are_as_exact_as_the_class_asks(precision: str, dtype: str, line: str) -> None:
     case = RegionCase("one", "return torch.relu(x @ y)", ", ".join([f"torch.randn(64, 64, dtype=torch.{dtype})"] * 2), arguments="x, y")
     task, facts = describe_case(case)
-    assert f"    {line}" in write(read_regions(task.model_copy(update={"precision": PrecisionClass(precision)}), facts))
+    assert f"    {line}" in write(read_regions(task.model_copy(update={"precision": PrecisionClass(precision)}), facts, FIRST))
 
 
 def test_each_reading_leads_to_the_same_text() -> None:
     """Though both operands are of one size, and their rows lie in other orders."""
     task, facts = describe_case(RegionCase("one", "return ((x[None] - x[:, None]) ** 2).sum(2)", "torch.randn(18, 6)"))
-    assert len({write(read_regions(task, facts)) for _ in range(12)}) == 1
+    assert len({write(read_regions(task, facts, FIRST)) for _ in range(12)}) == 1
 
 
 def test_states_of_a_loop_are_stored_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Each state is part of the next one, and both are read elsewhere: the forward is not cut anew for each of them."""
     rounds: list[int] = []
-    monkeypatch.setattr(cut, "Cutter", lambda sharing, make=cut.Cutter: rounds.append(len(sharing.shared)) or make(sharing))
+    monkeypatch.setattr(cut, "Cutter", lambda sharing, card, make=cut.Cutter: rounds.append(len(sharing.shared)) or make(sharing, card))
     states = "for t in range(6):;     h, c = self.l(x[t], (h, c)); return h, c"
     init = "self.l = nn.LSTMCell(5, 7)"
     assert plan_of(states, "torch.randn(6, 2, 5), torch.randn(2, 7), torch.randn(2, 7)", arguments="x, h, c", init=init).regions
@@ -154,8 +154,8 @@ def test_a_round_ends_with_few_values_computed_again(monkeypatch: pytest.MonkeyP
     rounds: list[cut.Cutter] = []
     make = cut.Cutter
 
-    def keep(sharing: SharedValues) -> cut.Cutter:
-        rounds.append(make(sharing))
+    def keep(sharing: SharedValues, card: CardModel) -> cut.Cutter:
+        rounds.append(make(sharing, card))
         return rounds[-1]
 
     monkeypatch.setattr(cut, "Cutter", keep)
@@ -187,7 +187,7 @@ def test_searches_tune_products_of_each_size_by_themselves() -> None:
     init = "self.a, self.b = nn.Linear(4096, 4096), nn.Linear(4096, 2048)"
     case = RegionCase("one", "return F.relu(self.b(F.relu(self.a(x))))", "torch.randn(4096, 4096)", init=init)
     task, facts = describe_case(case)
-    plan = read_regions(task, facts)
+    plan = read_regions(task, facts, FIRST)
     brief = Brief(task=task, facts=facts, hardware=CARDS["h200"])
     space = RecipeSpace(RECIPE, Match(plan, (RECIPE,)), write_settings(plan), brief)
     own = {parameter.name: parameter.current for parameter in space.parameters}
@@ -224,7 +224,7 @@ _JOINS = (
 def test_parts_are_stored_where_they_are_joined(evaluator: LocalEvaluator) -> None:
     case = RegionCase("joins", _JOINS, "torch.randn(2, 3, 6, 7), torch.randn(5, 9)", arguments="x, y")
     judge(evaluator, case)
-    text = write(read_regions(*describe_case(case)))
+    text = write(read_regions(*describe_case(case), FIRST))
     assert text.count("torch.empty(") == 4, "nothing but the results"
     assert len(re.findall(r"tl.store\(cat_ptr", text)) == 7
 
@@ -239,7 +239,7 @@ def test_results_that_the_reference_copies_are_no_arguments(evaluator: LocalEval
     given = "return x.clone(), x, torch.relu(y), y.mT.contiguous(), y.mT"
     case = RegionCase("copies", given, "torch.randn(5, 9), torch.randn(5, 9)", arguments="x, y")
     task, facts = describe_case(case)
-    text = write(read_regions(task, facts))
+    text = write(read_regions(task, facts, FIRST))
     assert asyncio.run(evaluator.evaluate(task, text)).status is Status.OK
     (returned,) = re.findall(r"return \((x.*)\)\n", text)
     assert returned.startswith("x.clone(), x, ") and returned.count(".clone(") == 2
@@ -269,9 +269,9 @@ def test_settings_of_every_stage_change_the_text() -> None:
 
 def test_an_analysis_names_the_region_with_most_to_gain() -> None:
     plan = plan_of("return torch.softmax(self.l(x), -1)", "torch.randn(4096, 512)", init="self.l = nn.Linear(512, 512)")
-    said = describe_gain(plan, CARDS["h200"], slow_verdict("softmax_kernel", 3.0))
+    said = describe_gain(plan, slow_verdict("softmax_kernel", 3.0))
     assert said.startswith("of 2 regions softmax_kernel has most to gain: it takes 3 ms, and its bytes take 0.00")
-    assert describe_gain(plan_of("return x.softmax(-1)", "torch.randn(8, 9)"), CARDS["h200"], None) == ""
+    assert describe_gain(plan_of("return x.softmax(-1)", "torch.randn(8, 9)"), None) == ""
 
 
 def slow_verdict(name: str, device_ms: float) -> Verdict:
@@ -279,11 +279,11 @@ def slow_verdict(name: str, device_ms: float) -> Verdict:
     return Verdict(status=Status.RACY, facts=LaunchFacts(kernels=(kernel,)))
 
 
-def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
+def judge(evaluator: LocalEvaluator, case: RegionCase, card: CardModel = FIRST) -> None:
     task, facts = describe_case(case)
     found = match(task, facts, evaluator.hardware)
     assert found is not None
-    plan = read_regions(task, facts)
+    plan = read_regions(task, facts, card)
     verdict = asyncio.run(evaluator.evaluate(task, write(plan)))
     assert verdict.status is Status.OK, verdict.message
     mixed = Label.LIBRARY if case.name in NEARLY_ALL_LIBRARY else Label.HYBRID
@@ -312,12 +312,12 @@ def test_rows_that_share_a_large_operand_take_turns(rows: int, shape: str, turns
     assert ("rows take turns" in text) is turns
 
 
-def test_rows_in_turns_are_right(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(pointwise, "_KEPT_BYTES", 64)
+def test_rows_in_turns_are_right(evaluator: LocalEvaluator) -> None:
+    card = change_card(rows={"l2_kept": 1e-6})
     parameter = "self.w = nn.Parameter(torch.rand(7, 33))"
     case = RegionCase("in turns", SHARED, "torch.randn(3, 7, 33), torch.randn(3, 1, 33)", arguments="x, y", init=parameter)
-    assert "rows take turns" in write(read_regions(*describe_case(case)))
-    judge(evaluator, case)
+    assert "rows take turns" in write(read_regions(*describe_case(case), card))
+    judge(evaluator, case, card)
 
 
 AHEAD = {
@@ -349,16 +349,12 @@ AHEAD = {
 def test_products_of_operands_that_are_split_ahead_are_right(
     evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str
 ) -> None:
-    monkeypatch.setattr(operands, "_WINDOW_FLOPS", 0.0)
-    monkeypatch.setattr(operands, "_MATRIX_FLOPS", 0.0)
-    monkeypatch.setattr(convolutions, "_FILL_FLOPS", 0.0)
     monkeypatch.setattr("tritonsmith.author.compiler.plan.prefers_call", lambda *_: False)
-    if name == "uneven shares of rows":
-        monkeypatch.setattr(product_parts, "_PROGRAMS", 3)
+    card = change_card(CARD_AHEAD, hardware={"processors": 1}) if name == "uneven shares of rows" else CARD_AHEAD
     forward, inputs, init = AHEAD[name]
     case = RegionCase(name, f"return {forward}", inputs, init=f"self.c = {init}")
-    assert "_largest_ptr" in write(read_regions(*describe_case(case)))
-    judge(evaluator, case)
+    assert "_largest_ptr" in write(read_regions(*describe_case(case), card))
+    judge(evaluator, case, card)
 
 
 @pytest.mark.slow

@@ -5,6 +5,7 @@ import asyncio
 import pytest
 
 from recipe_cases.regions import RegionCase
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.module.module import ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.plan import read_regions
@@ -30,7 +31,7 @@ def test_equal_layers_are_a_loop_over_them(evaluator: LocalEvaluator) -> None:
     task = Task(name="a_task", path="a_task.py", source=RegionCase("one", FORWARD, "torch.randn(6, 32)", LAYERS, "x").source())
     facts = asyncio.run(evaluator.describe(task))
     task = task.model_copy(update={"precision": facts.precision})
-    plan = read_regions(task, facts)
+    plan = read_regions(task, facts, FIRST)
     settings = REGIONS.recipes[0].defaults(plan, evaluator.hardware, plan.precision)
     assert settings is not None
     text = REGIONS.recipes[0].render(plan, settings)

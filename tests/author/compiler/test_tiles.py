@@ -4,9 +4,9 @@ import asyncio
 
 import pytest
 
-from recipe_cases.reading import describe_case, plan_of
+from recipe_cases.reading import change_card, describe_case, plan_of
 from recipe_cases.regions import RegionCase
-from tritonsmith.author.compiler.fusing import tiles
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.kernels.product_tiles import choose_tile
 from tritonsmith.author.compiler.plan import RegionPlan, read_regions
@@ -93,11 +93,10 @@ def list_tiled(plan: RegionPlan) -> list[str]:
 
 
 @pytest.mark.parametrize("name", [one if one in QUICK else pytest.param(one, marks=pytest.mark.slow) for one in ON_THE_TILE])
-def test_what_is_found_on_the_tile_is_right(evaluator: LocalEvaluator, name: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tiles, "_CACHED", 0)  # as if the small result did not stay in the cache
-    monkeypatch.setattr(tiles, "_LONG", 0)
+def test_what_is_found_on_the_tile_is_right(evaluator: LocalEvaluator, name: str) -> None:
+    card = change_card(rows={"l2_cached": 0.0, "on_chip": 0.0})  # as if the small result stayed nowhere
     task, facts = describe_case(ON_THE_TILE[name])
-    plan = read_regions(task, facts)
+    plan = read_regions(task, facts, card)
     settings = REGIONS.recipes[0].defaults(plan, evaluator.hardware, plan.precision)
     assert settings is not None and list_tiled(plan)
     verdict = asyncio.run(evaluator.evaluate(task, REGIONS.recipes[0].render(plan, settings)))
@@ -154,7 +153,7 @@ def test_a_mean_of_a_norm_is_the_norm_of_a_mean() -> None:
 
 
 def test_a_norm_that_stays_in_the_cache_reads_it() -> None:
-    plan = read_regions(*describe_case(ON_THE_TILE["a norm of what is stored"]))
+    plan = read_regions(*describe_case(ON_THE_TILE["a norm of what is stored"]), FIRST)
     assert not list_tiled(plan)
 
 

@@ -1,0 +1,176 @@
+"""Which products and recurrent layers are kernels of their own, and which stay PyTorch calls: what each of both would take.
+
+At `ieee` a library's fp32 runs without tensor cores, and three products of fp16 parts are faster. With TF32 or 16 bits a library is as fast
+or faster, so there a kernel has to save a pass over memory. Where calls do nearly all of the work, a win would be the library's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterable, Mapping
+
+from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.fusing.operands import find_fresh, has_rim
+from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
+from tritonsmith.author.compiler.ir.values import BYTES, MatrixProduct, Tensor, TensorView
+from tritonsmith.author.cost import (
+    Way,
+    choose_way,
+    count_l2_rate,
+    time_bytes,
+    time_inner_launches,
+    time_launches,
+    time_library,
+    time_operators,
+    time_product,
+)
+from tritonsmith.evaluator.records.operator_cost import OperatorCost
+from tritonsmith.evaluator.schema import PrecisionClass
+
+_LEAST, _SMALL, _MOST = 16, 64, 128
+"""Sides of tiles: the least that tensor cores multiply, the least that keeps a processor busy, the most."""
+_STEP = 32
+"""Places of the depth to which a product is filled up."""
+_LAUNCHES_OF_STEP = 2
+"""Kernels that a library starts for a step of a recurrent layer."""
+_LEAST_SHARE = 0.06
+"""Share of the device's time that kernels shall have; at 0.05 an evaluator says that a library does the work."""
+
+
+def prefers_call(region: ProductRegion, precision: PrecisionClass) -> bool:
+    """Whether PyTorch's call, and a kernel for the elementwise work behind it, is predicted to be faster than the region's kernel."""
+    return predict_call(region, precision) < predict_kernel(region, precision)
+
+
+def prefers_library(region: RecurrentRegion) -> bool:
+    """Whether PyTorch's call is predicted to be faster than the kernel of a recurrent layer."""
+    return time_inner_launches(_LAUNCHES_OF_STEP) * region.recurrence.steps < predict_steps(region)
+
+
+def predict_steps(region: RecurrentRegion) -> float:
+    """Seconds of the kernel: every program reads the weights of the state from L2 at every step."""
+    layer, card = region.recurrence, region.card
+    bytes_read = len(layer.gates) * layer.hidden**2 * BYTES[layer.dtype]
+    waves = -(-layer.batch // card.processors)
+    return layer.steps * waves * (card.fits.families.step + bytes_read / count_l2_rate(card))
+
+
+def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
+    """Seconds of the region's kernels. Tiles that are too few for the card leave processors idle."""
+    product, card, fits = region.product, region.card, region.card.fits.products
+    way = choose_way(product.dtype, precision)
+    batch, rows, columns, taps, depth = product.sizes
+    high, wide = choose_sides(product, _MOST, _MOST, card)
+    tiles = batch * -(-rows // high) * -(-columns // wide)
+    length = taps * _round(depth, min(_STEP, fill(depth)))
+    sums = _round(tiles, card.processors) * high * wide
+    moving = time_bytes(card, region.bytes)
+    if way is not Way.PARTS:
+        shares = (fits.window_tf32, fits.window_half) if product.window else (fits.matrix_tf32, fits.matrix_half)
+        multiplying = time_product(card, 2.0 * sums * length, way, shares[way is Way.HALF])
+        return max(time_launches(), multiplying, moving)
+    fresh = find_fresh(region)
+    multiplying = time_product(card, 2.0 * sums * length, way, fits.ahead if fresh else fits.in_loop)
+    reading = 4.0 * sums * (high + wide) / (high * wide) * length / fits.l2_rate
+    if not fresh and product.window and taps * depth > _count_channels(product):
+        several = high > _LEAST and not has_rim(region)
+        reading = max(reading, tiles * wide * length / (fits.split_rate if several else fits.split_few_rate))
+    storing = sums * fits.stored
+    ahead = sum(time_launches() + time_bytes(card, 8.0 * operand.base.size) for operand in fresh.values())
+    if product.apart > 1:
+        storing += product.size * fits.scattered
+    working = max(multiplying, reading) + storing if fresh else max(multiplying, reading, storing)
+    return ahead + max(time_launches(), working, moving)
+
+
+def predict_call(region: ProductRegion, precision: PrecisionClass) -> float:
+    """Seconds of PyTorch's call, and of a pass over its result where the region does more than the call."""
+    product, card = region.product, region.card
+    way = choose_way(product.dtype, precision)
+    multiplying = time_product(card, product.flops, Way.THREADS if way is Way.PARTS else way, _find_share(product, way, card))
+    given = sum(value.bytes for value in region.reads.values())
+    call = max(time_operators(), multiplying, time_bytes(card, given + product.bytes))
+    behind = [value for value in region.stores if value is not product.call and product not in value.operands]
+    if not behind:
+        return call
+    return call + max(time_launches(), time_bytes(card, product.bytes + sum(value.bytes for value in behind)))
+
+
+def _find_share(product: MatrixProduct, way: Way, card: CardModel) -> float:
+    """Share of the card's rate that a library's call reaches."""
+    fits = card.fits.calls
+    if not product.window:
+        return fits.matrix
+    if product.groups > 1:
+        return fits.groups
+    if way is not Way.PARTS:
+        return fits.window
+    channels, axes = _count_channels(product), len(product.shape) - 2
+    if product.interleaved or product.folded > 1:
+        spread = fits.spread[axes - 1] if 1 <= axes <= len(fits.spread) else fits.fp32_least
+        return spread * min(1.0, channels / _STEP)
+    return min(fits.fp32_most, fits.fp32_least + fits.fp32_each * channels)
+
+
+def _count_channels(product: MatrixProduct) -> int:
+    """Channels of the image that a convolution reads, those of a group."""
+    base: Tensor = product.right
+    while isinstance(base, TensorView):
+        base = base.source
+    return base.shape[1] // product.groups if len(base.shape) > 2 else base.shape[-1]
+
+
+def leaves_all_to_library(
+    regions: Collection[WorkRegion], products: Mapping[str, MatrixProduct], layers: Mapping[str, int], card: CardModel
+) -> bool:
+    """Whether products and recurrent layers that are PyTorch calls leave next to nothing to kernels.
+
+    Args:
+        regions: of the forward.
+        products: those of the forward, by their nodes.
+        layers: steps of its recurrent layers, by their nodes.
+        card: that it is planned for.
+    """
+    calls = [region for region in regions if isinstance(region, CallRegion)]
+    kernels = (region for region in regions if not isinstance(region, CallRegion))
+    own = sum(time_launches(replayed=True) + time_bytes(card, region.bytes) for region in kernels)
+    library = time_library(card, [_find_cost(call, products, layers.get(call.call.name, 0)) for call in calls])
+    return own < _LEAST_SHARE * (own + library)
+
+
+def _find_cost(region: CallRegion, products: Mapping[str, MatrixProduct], steps: int) -> OperatorCost:
+    product = products.get(region.call.name)
+    name = "aten.convolution" if product is not None and product.window else "aten.mm" if product is not None else "aten.other"
+    flops, launches = product.flops if product is not None else 0.0, max(1, _LAUNCHES_OF_STEP * steps)
+    return OperatorCost(name, launches, flops, float(region.bytes), region.call.dtype in ("float16", "bfloat16"), launches)
+
+
+def list_layers(regions: Iterable[WorkRegion]) -> dict[str, int]:
+    """Steps of the recurrent layers that have kernels, by their nodes."""
+    found: dict[str, int] = {}
+    for region in regions:
+        if isinstance(region, RecurrentRegion):
+            found[region.recurrence.node] = found.get(region.recurrence.node, 0) + region.recurrence.steps
+    return found
+
+
+def list_products(regions: Iterable[WorkRegion]) -> dict[str, MatrixProduct]:
+    """The products that have kernels, by their nodes."""
+    return {region.product.node: region.product for region in regions if isinstance(region, ProductRegion)}
+
+
+def choose_sides(product: MatrixProduct, most_rows: int, most_columns: int, card: CardModel) -> tuple[int, int]:
+    """Rows and columns of a tile: powers of two as large as the product asks for, smaller where tiles would be too few for the card."""
+    batch, rows, columns, _, _ = product.sizes
+    high, wide = min(most_rows, fill(rows)), min(most_columns, fill(columns))
+    while batch * -(-rows // high) * -(-columns // wide) < card.processors and max(high, wide) > _SMALL:
+        high, wide = (high // 2, wide) if high > wide else (high, wide // 2)
+    return high, wide
+
+
+def fill(size: int) -> int:
+    """The side of a tile along an axis."""
+    return max(_LEAST, 1 << max(0, size - 1).bit_length())
+
+
+def _round(size: int, step: int) -> int:
+    return -(-size // step) * step
