@@ -460,13 +460,24 @@ def is_generator(node: Expression) -> bool:
     return isinstance(inner, Comprehension) and inner.bracket == "("
 
 
+class SymbolicInt(int):
+    """An int that came from an expression, and is written as it."""
+
+    @property
+    def expression(self) -> Expression:
+        """What gives the value."""
+        raise NotImplementedError
+
+
 def number(value: int | float) -> Expression:
     """A number as Python prints it: True and False are words, negative ones have their sign in front.
 
-    Raises ValueError for infinities and NaN, which have no literal.
+    An int that came from an expression is this expression. Raises ValueError for infinities and NaN, which have no literal.
     """
     if isinstance(value, bool):
         return Word(str(value))
+    if isinstance(value, SymbolicInt):
+        return value.expression
     spelling = int.__repr__(value) if isinstance(value, int) else repr(value)
     if spelling.lstrip("-")[0] not in "0123456789":
         raise ValueError(f"no literal stands for {spelling}")
