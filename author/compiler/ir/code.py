@@ -460,8 +460,8 @@ def is_generator(node: Expression) -> bool:
     return isinstance(inner, Comprehension) and inner.bracket == "("
 
 
-class SymbolicNumber(int):
-    """A whole number that stands for an expression of symbols: `sizes.Size`."""
+class SymbolicInt(int):
+    """An int that came from an expression, and is written as it."""
 
     @property
     def expression(self) -> Expression:
@@ -470,13 +470,13 @@ class SymbolicNumber(int):
 
 
 def number(value: int | float) -> Expression:
-    """A number as Python prints it: True and False are words, negative ones have their sign in front; of a size its expression.
+    """A number as Python prints it: True and False are words, negative ones have their sign in front.
 
-    Raises ValueError for infinities and NaN, which have no literal.
+    An int that came from an expression is this expression. Raises ValueError for infinities and NaN, which have no literal.
     """
     if isinstance(value, bool):
         return Word(str(value))
-    if isinstance(value, SymbolicNumber):
+    if isinstance(value, SymbolicInt):
         return value.expression
     spelling = int.__repr__(value) if isinstance(value, int) else repr(value)
     if spelling.lstrip("-")[0] not in "0123456789":

@@ -6,7 +6,7 @@ import operator
 from collections.abc import Callable, Mapping
 from typing import Any, SupportsIndex
 
-from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Name, Number, SymbolicNumber, Unary, number
+from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Name, Number, SymbolicInt, Unary, number
 from tritonsmith.author.compiler.ir.printer import print_expression
 
 _Product = tuple[Expression, ...]
@@ -19,7 +19,7 @@ _CALCULATE: dict[str, Arithmetic] = {
 }  # fmt: skip
 
 
-class Size(SymbolicNumber):
+class Size(SymbolicInt):
     """An int with the expression of symbols that it is the value of.
 
     It is compared and hashed as the plain int, and printed as its expression: text that depends on a symbol says so.
@@ -260,7 +260,7 @@ _MOST_FACTORS = 8
 def _raise(base: _Sum, left: int, right: int) -> _Sum:
     if not isinstance(right, Size) and right <= _MOST_FACTORS:
         return _power(base, int(right))
-    return {(Binary(_to_expression(left), "**", _to_expression(right)),): 1}
+    return {(Binary(number(left), "**", number(right)),): 1}
 
 
 def _divide(word: str, left: int, right: int) -> _Sum:
@@ -277,7 +277,7 @@ def _divide(word: str, left: int, right: int) -> _Sum:
     if not isinstance(right, Size) and rest.keys() == {()}:  # two numbers
         ratio = _CALCULATE[word](rest[()], int(right))
         return _add(divided if word == "//" else {}, {(): ratio} if ratio else {}, 1)
-    node: Expression = Binary(_write(rest), word, _to_expression(right))
+    node: Expression = Binary(_write(rest), word, number(right))
     return _add(divided if word == "//" else {}, {(node,): 1}, 1)
 
 
@@ -294,7 +294,7 @@ def _take_out(product: _Product, factor: int, by: _Product, number: int) -> tupl
 def _pick(word: str, left: int, right: int) -> _Sum:
     if (ours := _to_sum(left)) == _to_sum(right):
         return ours
-    return {(Call(Name(word), (_to_expression(left), _to_expression(right))),): 1}
+    return {(Call(Name(word), (number(left), number(right))),): 1}
 
 
 def _to_size(value: int, total: _Sum) -> int:
@@ -303,10 +303,6 @@ def _to_size(value: int, total: _Sum) -> int:
     size = int.__new__(Size, value)
     size._expression, size._sum = None, total
     return size
-
-
-def _to_expression(value: int) -> Expression:
-    return value.expression if isinstance(value, Size) else number(int(value))
 
 
 def _write(total: _Sum) -> Expression:

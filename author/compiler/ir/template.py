@@ -11,7 +11,6 @@ from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Expression, Hole, Name, Node, Statement, list_fields, number
 from tritonsmith.author.compiler.ir.parser import parse_expression, parse_statements
 from tritonsmith.author.compiler.ir.precedence import tidy
-from tritonsmith.author.compiler.ir.sizes import Size
 
 N = TypeVar("N", bound=Node)
 Value = Node | int | float | str | None | Iterable[Any] | Mapping[str, Any]
@@ -161,8 +160,6 @@ def _to_expression(hole: str, value: Value, template: str) -> Expression:
             return value
         case None:
             return code.Word("None")
-        case Size():
-            return value.expression
         case int() | float():
             return number(value)
         case str():

@@ -20,9 +20,10 @@ Difference = tuple[Path, Expression, Expression]
 
 def iterate(node: Node) -> Iterator[Node]:
     """A record and all within it, in the order of the text."""
-    yield node
-    for child in node.children():
-        yield from iterate(child)
+    todo = [node]
+    while todo:
+        yield (part := todo.pop())
+        todo += [*part.children()][::-1]
 
 
 def replace(node: N, change: Callable[[Node], Node]) -> N:
@@ -169,7 +170,13 @@ def _is_leaf(node: Node) -> bool:
 
 def _list_plain(kind: type[Node]) -> tuple[str, ...]:
     """The fields of a class that hold no records."""
-    return tuple(entry.name for entry in fields(kind) if entry.compare and entry.name not in list_fields(kind))
+    names = _PLAIN.get(kind)
+    if names is None:
+        names = _PLAIN[kind] = tuple(entry.name for entry in fields(kind) if entry.compare and entry.name not in list_fields(kind))
+    return names
+
+
+_PLAIN: dict[type[Node], tuple[str, ...]] = {}
 
 
 def find(node: Node, path: Path) -> Node:

@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property
+from functools import cached_property, lru_cache
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
@@ -185,7 +185,7 @@ def write_free(own: ModuleText, batch: FreeAxis, settings: Settings, taken: set[
     text = write_regions(batch.regions, batch.forward, settings, taken)
     if text.kernels != own.kernels:
         return None
-    here, there = (parse_module("\n".join((*one.forward, f"return {one.returned}"))) for one in (own, text))
+    here, there = read_statements(own), read_statements(text)
     merged = _generalize(here, there, batch)
     if merged is None:
         return None
@@ -193,6 +193,15 @@ def write_free(own: ModuleText, batch: FreeAxis, settings: Settings, taken: set[
     assert isinstance(returned, Return) and returned.value is not None, "it is the last statement"
     forward = [f"{batch.word} = {batch.names[0]}.shape[0]", *print_statements(statements).split("\n")]
     return replace(own, forward=forward, returned=print_expression(returned.value))
+
+
+def read_statements(text: ModuleText) -> Module:
+    """The record of a module's forward, with what it returns at the end: the one place where forwards are read."""
+    return _parse("\n".join((*text.forward, f"return {text.returned}")))
+
+
+_parse = lru_cache(maxsize=256)(parse_module)
+"""Several settings have one forward."""
 
 
 def _generalize(own: Module, free: Module, batch: FreeAxis) -> Module | None:

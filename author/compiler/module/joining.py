@@ -11,7 +11,6 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import NamedTuple
 
-from tritonsmith.author.compiler.ir.bridge import parse_module
 from tritonsmith.author.compiler.ir.code import (
     Attribute,
     Binary,
@@ -33,6 +32,7 @@ from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.walk import Path, find, iterate, names_in, names_set
 from tritonsmith.author.compiler.ir.walk import replace as change_records
 from tritonsmith.author.compiler.kernels.names import Namer
+from tritonsmith.author.compiler.module.batch import read_statements
 from tritonsmith.author.compiler.module.functions import KernelPool
 from tritonsmith.author.compiler.module.guards import Axis, Condition, compare, require_shape, require_sizes, write_size
 from tritonsmith.author.compiler.module.module import ModuleText, SizedForward
@@ -74,7 +74,7 @@ class SizedText:
     @cached_property
     def record(self) -> Module:
         """The statements of forward, and at the end what it returns."""
-        body = parse_module("\n".join((*self.text.forward, f"return {self.text.returned}")))
+        body = read_statements(self.text)
         return change_records(body, self._rename) if self.renamed else body
 
     def _rename(self, node: Node) -> Node:
