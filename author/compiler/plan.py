@@ -29,6 +29,7 @@ from tritonsmith.author.compiler.module.joining import OpenSpan, SizedText, join
 from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
 from tritonsmith.author.compiler.module.merging import merge_kernels
 from tritonsmith.author.compiler.module.module import ModuleText, describe_tensor, write_regions
+from tritonsmith.author.compiler.module.record import ModuleCode
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
@@ -238,7 +239,8 @@ class RegionPlan(KernelPlan):
     def _guard(self, text: ModuleText, wrong_shapes: str, words: str) -> ModuleText:
         """The text with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
         wrong = " or ".join(part for part in (wrong_shapes, self.wrong_types, self.wrong_values) if part)
-        return roll_steps(merge_kernels(replace(text, wrong=wrong, made_for=f"{words}{self.made_with_values}")))
+        code = ModuleCode.from_text(replace(text, wrong=wrong, made_for=f"{words}{self.made_with_values}"))
+        return roll_steps(merge_kernels(code)).as_text()
 
 
 def cut_task(

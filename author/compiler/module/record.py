@@ -1,0 +1,72 @@
+"""The record of a module: its kernels and its forwards. Text that is handed over is read here, and printed again at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from functools import lru_cache
+
+from tritonsmith.author.compiler.ir.bridge import parse_function
+from tritonsmith.author.compiler.ir.code import Expression, Function, Statement
+from tritonsmith.author.compiler.ir.parser import parse_expression, parse_statements
+from tritonsmith.author.compiler.ir.printer import print_expression, print_function, print_statements
+from tritonsmith.author.compiler.module.module import ModuleText
+
+
+@dataclass(frozen=True)
+class ForwardCode:
+    """What a forward does."""
+
+    statements: tuple[Statement, ...]
+    returned: Expression | None
+    """None for a module whose forwards are for one size each."""
+
+
+@dataclass(frozen=True)
+class ModuleCode:
+    """The code of a module, with what is no code: its names, its guards, what it needs besides."""
+
+    kernels: tuple[Function, ...]
+    forwards: tuple[ForwardCode, ...]
+    """The one for all sizes, and those for some sizes each."""
+    frame: ModuleText
+    """The rest; its code is that which was handed over."""
+
+    @classmethod
+    def from_text(cls, text: ModuleText) -> ModuleCode:
+        """The record of a module whose kernels and forwards are text."""
+        forwards = [(text.forward, text.returned), *((one.lines, one.returned) for one in text.sized)]
+        return cls(tuple(map(read_kernel, text.kernels)), tuple(read_forward(*parts) for parts in forwards), text)
+
+    def as_text(self) -> ModuleText:
+        """The text of the module: what its template is filled with."""
+        first, *others = [(_list_lines(one.statements), _print(one.returned)) for one in self.forwards]
+        sized = [replace(one, lines=lines, returned=shown) for one, (lines, shown) in zip(self.frame.sized, others, strict=True)]
+        kernels = [print_function(kernel) for kernel in self.kernels]
+        return replace(self.frame, kernels=kernels, forward=first[0], returned=first[1], sized=sized)
+
+    def list_statements(self) -> Iterable[Statement]:
+        """The statements of all forwards."""
+        return (statement for forward in self.forwards for statement in forward.statements)
+
+
+# Text that is handed over. It goes when every writer makes records.
+
+
+@lru_cache(maxsize=4096)
+def read_kernel(text: str) -> Function:
+    """The record of a kernel's text, or of the text of a function that kernels call."""
+    return parse_function(text)
+
+
+def read_forward(lines: Sequence[str], returned: str) -> ForwardCode:
+    """The record of a forward's lines and of what it returns."""
+    return ForwardCode(parse_statements("\n".join(lines)), parse_expression(returned) if returned else None)
+
+
+def _list_lines(statements: Sequence[Statement]) -> list[str]:
+    return print_statements(statements).split("\n") if statements else []
+
+
+def _print(returned: Expression | None) -> str:
+    return print_expression(returned) if returned is not None else ""
