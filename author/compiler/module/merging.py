@@ -7,7 +7,7 @@ from dataclasses import dataclass, field, replace
 
 from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Call, Expression, Function, Name, Node, Parameter, Statement, Word, number
-from tritonsmith.author.compiler.ir.walk import canonical, iterate, names_in, put
+from tritonsmith.author.compiler.ir.walk import canonical, iterate, put
 from tritonsmith.author.compiler.ir.walk import replace as replace_nodes
 from tritonsmith.author.compiler.module.docs import join_docs
 from tritonsmith.author.compiler.module.fitting import Fit, Values, count_arguments, fit_arguments

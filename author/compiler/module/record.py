@@ -3,14 +3,59 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import lru_cache
 
 from tritonsmith.author.compiler.ir.bridge import parse_function
 from tritonsmith.author.compiler.ir.code import Expression, Function, Statement
 from tritonsmith.author.compiler.ir.parser import parse_expression, parse_statements
 from tritonsmith.author.compiler.ir.printer import print_expression, print_function, print_statements
-from tritonsmith.author.compiler.module.module import ModuleText
+from tritonsmith.author.compiler.ir.walk import substitute
+
+
+@dataclass
+class SizedForward:
+    """A forward for some sizes of the inputs."""
+
+    lines: list[str]
+    returned: str
+    right: str
+    """Whether inputs have such sizes."""
+    wrong: str
+    """Whether they have others."""
+    made_for: str
+    """The sizes in words."""
+
+
+@dataclass
+class ModuleText:
+    """The parts of a module's text."""
+
+    kernels: list[str] = field(default_factory=list)
+    """The text of each kernel."""
+    forward: list[str] = field(default_factory=list)
+    returned: str = ""
+    helpers: tuple[str, ...] = ()
+    libdevice: bool = False
+    functional: bool = False
+    names: list[tuple[str, ...]] = field(default_factory=list)
+    """For each region: the names of its kernels. Regions that differ in their tensors alone share kernels."""
+    keeps: bool = False
+    """Whether parts of parameters are kept."""
+    keeps_numbers: bool = False
+    """Whether kernels that make such parts take numbers besides."""
+    records: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    """Named tuples that forward returns, with their fields."""
+    first: str = ""
+    """A kernel, to be asked whether it is compiled."""
+    wrong: str = ""
+    """Whether forward got something that the kernels are not made for."""
+    made_for: str = ""
+    """What they are made for, in words."""
+    sized: list[SizedForward] = field(default_factory=list)
+    """The forwards for other sizes each, where one does not do for all."""
+    missed: list[int] = field(default_factory=list)
+    """Long spans of sizes, by their number, that it is not for."""
 
 
 @dataclass(frozen=True)
@@ -57,6 +102,19 @@ class ModuleCode:
 def read_kernel(text: str) -> Function:
     """The record of a kernel's text, or of the text of a function that kernels call."""
     return parse_function(text)
+
+
+@lru_cache(maxsize=4096)
+def read_expression(text: str) -> Expression:
+    """The record of an expression's text."""
+    return parse_expression(text)
+
+
+def fill_expression(text: str, *values: Expression, **named: Expression) -> Expression:
+    """The record of a text with `{0}` and `{name}` in place of values."""
+    numbered = {f"value_{place}_": value for place, value in enumerate(values)}
+    holes = {f"{name}_": value for name, value in named.items()}
+    return substitute(read_expression(text.format(*numbered, **{name: f"{name}_" for name in named})), numbered | holes)
 
 
 def read_forward(lines: Sequence[str], returned: str) -> ForwardCode:

@@ -10,7 +10,7 @@ from enum import StrEnum
 
 from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Assign, Call, Evaluate, Expression, Name, Node, Number, Statement, String, Word, number
-from tritonsmith.author.compiler.ir.walk import N, Path, iterate, names_set, put, replace
+from tritonsmith.author.compiler.ir.walk import N, Path, iterate, put, replace
 from tritonsmith.author.compiler.module.launches import read_launch
 
 _KNOWN = frozenset({"self", "torch", "F", "nn", "triton", "math"})

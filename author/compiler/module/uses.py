@@ -129,8 +129,8 @@ class _NumberReader:
                 shaped = isinstance(call, code.Call) and isinstance(call.function, code.Attribute) and call.function.name in _SHAPED
                 return NumberUse("WIDTH") if shaped else None
             case code.Compare(operands=(first, *_)):
-                first = _open(first)
-                return NumberUse(_BOUNDED.get(first.name, "LIMIT") if isinstance(first, Name) else "LIMIT")
+                left = _open(first)
+                return NumberUse(_BOUNDED.get(left.name, "LIMIT") if isinstance(left, Name) else "LIMIT")
             case code.Binary() if not (_is_constant(parent.left) and _is_constant(parent.right)):
                 return self._find_operand_use(parent, place, trail)
         return None
