@@ -26,7 +26,8 @@ from tritonsmith.author.compiler.module.batch import FreeAxis, describe_free, fi
 from tritonsmith.author.compiler.module.joining import OpenSpan, SizedText, join_texts
 from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
 from tritonsmith.author.compiler.module.merging import merge_kernels
-from tritonsmith.author.compiler.module.module import ModuleText, describe_tensor, write_regions
+from tritonsmith.author.compiler.module.module import describe_tensor, write_code
+from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
@@ -195,14 +196,16 @@ class RegionPlan(KernelPlan):
     def write(self, settings: Settings) -> ModuleText:
         """The text of its regions: for every size that the task declares, and for any of the leading axis where no kernel depends on it."""
         if not self.others:
-            text, free = self._write_alone(settings)
-            shapes, words = describe_free(self.facts, free) if free is not None else ("", "")
-            return self._guard(text, shapes, f"{words} on a CUDA device") if free else self._guard(text, self.wrong_shapes, self.made_for)
+            module, free = self._write_alone(settings)
+            if free is None:
+                return self._guard(module, self.wrong_shapes, self.made_for)
+            shapes, words = describe_free(self.facts, free)
+            return self._guard(module, shapes, f"{words} on a CUDA device")
         names = {name: tuple(plan.sizes.get(name, 0) for plan in self.all_sizes) for name in self.sizes}
         texts = [plan.write_sized(settings) for plan in self.all_sizes]
         spans = [OpenSpan(self._name_shapes(one.low), self._name_shapes(one.high), one.within) for one in self.spans]
         joined = join_texts(texts, names, {*self._taken, *self.passed}, len(self.constructors), spans)
-        return self._guard(joined, joined.wrong, f"{joined.made_for} on a CUDA device")
+        return self._guard(ModuleCode.from_text(joined), joined.wrong, f"{joined.made_for} on a CUDA device")
 
     def _name_shapes(self, facts: TaskFacts) -> dict[str, Shape]:
         """The shapes of inputs at another size, by the names that they have here."""
@@ -211,12 +214,13 @@ class RegionPlan(KernelPlan):
 
     def write_sized(self, settings: Settings) -> SizedText:
         """The text for this size alone, with what it is for."""
-        text, free = self._write_alone(settings)
+        module, free = self._write_alone(settings)
+        text = module.as_text()
         held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
         return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made, self.renamed)
 
     @cached_property
-    def _written(self) -> dict[frozenset[tuple[str, object]], tuple[ModuleText, FreeAxis | None]]:
+    def _written(self) -> dict[frozenset[tuple[str, object]], tuple[ModuleCode, FreeAxis | None]]:
         """Texts by their settings: a plan is asked for its text by several readers."""
         return {}
 
@@ -224,26 +228,27 @@ class RegionPlan(KernelPlan):
     def _taken(self) -> set[str]:
         return {argument.partition("=")[0] for argument in self.arguments.split(", ")} | {*self.given}
 
-    def _write_alone(self, settings: Settings) -> tuple[ModuleText, FreeAxis | None]:
-        """The text for this size, and the leading axis where it takes any size of that."""
+    def _write_alone(self, settings: Settings) -> tuple[ModuleCode, FreeAxis | None]:
+        """The module for this size, and the leading axis where it takes any size of that."""
         key = frozenset(settings.items())
         if key not in self._written:
             self._written[key] = self._write_new(settings)
         return self._written[key]
 
-    def _write_new(self, settings: Settings) -> tuple[ModuleText, FreeAxis | None]:
+    def _write_new(self, settings: Settings) -> tuple[ModuleCode, FreeAxis | None]:
         if self.batch is not None and pair_regions(self.regions, self.batch):
-            own = write_regions(self.regions, self.forward, settings, self._taken)
+            own = write_code(self.regions, self.forward, settings, self._taken)
             free = write_free(own, self.batch, settings, self._taken)
             if free is not None:
                 return free, self.batch
             fix_sizes(self.regions)
-        return write_regions(self.regions, self.forward, settings, self._taken), None
+        return write_code(self.regions, self.forward, settings, self._taken), None
 
-    def _guard(self, text: ModuleText, wrong_shapes: str, words: str) -> ModuleText:
+    def _guard(self, module: ModuleCode, wrong_shapes: str, words: str) -> ModuleText:
         """The text with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
         wrong = " or ".join(part for part in (wrong_shapes, self.wrong_types, self.wrong_values) if part)
-        return roll_steps(merge_kernels(replace(text, wrong=wrong, made_for=f"{words}{self.made_with_values}")))
+        frame = replace(module.frame, wrong=wrong, made_for=f"{words}{self.made_with_values}")
+        return roll_steps(merge_kernels(replace(module, frame=frame))).as_text()
 
 
 def cut_task(

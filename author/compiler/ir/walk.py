@@ -105,15 +105,16 @@ def rename(node: N, names: Mapping[str, str]) -> N:
     return replace(node, change)
 
 
-def canonical(function: Function) -> Function:
+def canonical(function: Function, kept: Collection[str] = ()) -> Function:
     """The function as all that compute the same way have it: local names numbered, no name, docstring, comment or empty line.
 
     Two of them are equal where the functions differ in nothing else. Parameters are numbered first, in their order.
+    kept: local names that stay, such as those of parameters that callers name.
     """
     body = function.body[1:] if function.docstring else function.body
     bare = with_fields(function, name="f", body=body, comment="", layout=None)
-    locals_ = names_set(bare)
-    taken = names_in(bare) - set(locals_)
+    locals_ = [name for name in names_set(bare) if name not in kept]
+    taken = (names_in(bare) | {*kept}) - set(locals_)
     fresh = (name for count in range(len(locals_) + len(taken)) if (name := f"v{count}") not in taken)
     return rename(replace(bare, _strip), dict(zip(locals_, fresh, strict=False)))
 

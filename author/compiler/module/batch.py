@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Collection, Iterable
 from dataclasses import dataclass, replace
-from functools import cached_property, lru_cache
+from functools import cached_property
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
@@ -25,15 +25,15 @@ from tritonsmith.author.compiler.fusing.regions import (
     ScatterRegion,
     WorkRegion,
 )
-from tritonsmith.author.compiler.ir.bridge import parse_module
 from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Keyword, Module, Name, Number, Return, Subscript
-from tritonsmith.author.compiler.ir.printer import print_expression, print_statements
 from tritonsmith.author.compiler.ir.sizes import symbol
+from tritonsmith.author.compiler.ir.template import statement
 from tritonsmith.author.compiler.ir.values import Formula, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.author.compiler.ir.walk import Path, find, find_differences, names_in, names_set, put
 from tritonsmith.author.compiler.kernels.attention.parts import count_parts
 from tritonsmith.author.compiler.module.lengths import lengthen
-from tritonsmith.author.compiler.module.module import ModuleText, describe_tensor, write_regions
+from tritonsmith.author.compiler.module.module import describe_tensor, write_code
+from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode
 from tritonsmith.author.compiler.reading.reader import Forward, list_values, read_forward
 from tritonsmith.author.plan import NoPlan
 from tritonsmith.author.recipe import Settings
@@ -177,31 +177,26 @@ def fix_sizes(plan: tuple[WorkRegion, ...]) -> None:
             one.twins = None
 
 
-def write_free(own: ModuleText, batch: FreeAxis, settings: Settings, taken: set[str]) -> ModuleText | None:
-    """The text of a module with the size of the axis taken from its inputs; None where a kernel depends on it.
+def write_free(own: ModuleCode, batch: FreeAxis, settings: Settings, taken: set[str]) -> ModuleCode | None:
+    """A module with the size of the axis taken from its inputs; None where a kernel depends on it.
 
-    own: the text at the size of the task, written for regions that are paired.
+    own: the module at the size of the task, written for regions that are paired.
     """
-    text = write_regions(batch.regions, batch.forward, settings, taken)
-    if text.kernels != own.kernels:
+    free = write_code(batch.regions, batch.forward, settings, taken)
+    if free.kernels != own.kernels:
         return None
-    here, there = read_statements(own), read_statements(text)
-    merged = _generalize(here, there, batch)
+    merged = _generalize(_join(own.forwards[0]), _join(free.forwards[0]), batch)
     if merged is None:
         return None
     *statements, returned = merged.body
-    assert isinstance(returned, Return) and returned.value is not None, "it is the last statement"
-    forward = [f"{batch.word} = {batch.names[0]}.shape[0]", *print_statements(statements).split("\n")]
-    return replace(own, forward=forward, returned=print_expression(returned.value))
+    assert isinstance(returned, Return), "it is the last statement"
+    size = statement("{word} = {name}.shape[0]", word=batch.word, name=batch.names[0])
+    return replace(own, forwards=(ForwardCode((size, *statements), returned.value),))
 
 
-def read_statements(text: ModuleText) -> Module:
-    """The record of a module's forward, with what it returns at the end: the one place where forwards are read."""
-    return _parse("\n".join((*text.forward, f"return {text.returned}")))
-
-
-_parse = lru_cache(maxsize=256)(parse_module)
-"""Several settings have one forward."""
+def _join(forward: ForwardCode) -> Module:
+    """The statements of a forward with what it returns at the end."""
+    return Module((*forward.statements, Return(forward.returned)))
 
 
 def _generalize(own: Module, free: Module, batch: FreeAxis) -> Module | None:

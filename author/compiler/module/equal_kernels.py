@@ -1,67 +1,46 @@
-"""Kernels that several regions share: texts that differ in names alone are written once."""
+"""Kernels that several regions share: those that differ in names alone are written once."""
 
 from __future__ import annotations
 
-import ast
+from collections.abc import Sequence
 from functools import lru_cache
 
+from tritonsmith.author.compiler.ir.code import Function
+from tritonsmith.author.compiler.ir.parser import parse_statements
+from tritonsmith.author.compiler.ir.printer import print_statements
+from tritonsmith.author.compiler.ir.walk import canonical, names_in, rename
 
-class SharedTexts:
-    """The texts of kernels that a module has already, by what they do."""
+
+class SharedKernels:
+    """The kernels that a module has already, by what they do."""
 
     def __init__(self) -> None:
-        self._names: dict[str, str] = {}
+        self._names: dict[tuple[Function, ...], str] = {}
 
-    def find(self, text: str, name: str) -> str:
-        """The name of the first kernel with this text, whatever its own variables are called; `name` for a text that is new."""
-        return self._names.setdefault(normalize(text, name), name)
+    def find(self, functions: Sequence[Function], name: str) -> str:
+        """The name of the first kernel that does the same, whatever its variables are called; `name` for one that is new.
+
+        Args:
+            functions: what the kernel calls, and the kernel.
+            name: of the kernel. Functions beside it begin with its name.
+        """
+        return self._names.setdefault(strip_names(functions, name), name)
+
+
+def strip_names(functions: Sequence[Function], name: str) -> tuple[Function, ...]:
+    """The functions as all that do the same have them. Constexpr arguments keep their names, because launches name them."""
+    return tuple(_strip_names(function, name) for function in functions)
+
+
+@lru_cache(maxsize=4096)
+def _strip_names(function: Function, name: str) -> Function:
+    constants = [one.name for one in function.parameters if one.annotation is not None]
+    own = {known: f"kernel{known.removeprefix(name)}" for known in names_in(function) if known.startswith(f"{name}_")}
+    return canonical(rename(function, own) if own else function, constants)
 
 
 @lru_cache(maxsize=4096)
 def normalize(text: str, name: str) -> str:
-    """The text with numbered names in place of its own, without comments and docstrings.
-
-    Constexpr arguments keep their names, because launches name them. Functions beside the kernel begin with its name.
-    """
-    tree = ast.parse(text)
-    for function in tree.body:
-        assert isinstance(function, ast.FunctionDef), "a kernel's text is functions"
-        function.name = f"kernel{function.name.removeprefix(name)}"
-        function.body = function.body[1:] if ast.get_docstring(function) is not None else function.body
-        _Renamer(function, name).visit(function)
-    return ast.unparse(tree)
-
-
-def rename_own(function: ast.FunctionDef) -> None:
-    """Put numbered names in place of a function's own variables and of its arguments that are not constexpr."""
-    _Renamer(function, "").visit(function)
-
-
-class _Renamer(ast.NodeTransformer):
-    """Numbers the arguments and variables of one function in the order in which they come."""
-
-    def __init__(self, function: ast.FunctionDef, kernel: str) -> None:
-        self._kernel = kernel
-        stored = [one.id for one in ast.walk(function) if isinstance(one, ast.Name) and isinstance(one.ctx, ast.Store)]
-        taken = [one.arg for one in function.args.args if one.annotation is None]
-        self._own = dict.fromkeys((*taken, *stored), "")
-        self._numbers = 0
-
-    def _rename(self, name: str) -> str:
-        if name not in self._own:
-            own = bool(self._kernel) and name.startswith(f"{self._kernel}_")
-            return f"kernel{name.removeprefix(self._kernel)}" if own else name
-        if not self._own[name]:
-            self._own[name] = f"v{self._numbers}"
-            self._numbers += 1
-        return self._own[name]
-
-    def visit_arg(self, node: ast.arg) -> ast.arg:
-        """An argument of the function."""
-        node.arg = self._rename(node.arg)
-        return node
-
-    def visit_Name(self, node: ast.Name) -> ast.Name:
-        """A variable, or something of the module."""
-        node.id = self._rename(node.id)
-        return node
+    """What a text of functions does. It goes when the kernels of several sizes are records."""
+    functions = [one for one in parse_statements(text) if isinstance(one, Function)]
+    return print_statements(strip_names(functions, name))

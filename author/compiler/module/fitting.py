@@ -6,7 +6,9 @@ import itertools
 import math
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import reduce
 
+from tritonsmith.author.compiler.ir.code import Binary, Expression, Name, number
 from tritonsmith.author.compiler.module.uses import NumberUse
 
 Values = tuple[int, ...]
@@ -31,7 +33,7 @@ class Fit:
     """By name: what it is for each kernel."""
     plain: tuple[str, ...] = ()
     """Those that need not be known to the compiler."""
-    words: dict[Values, str] = field(default_factory=dict)
+    words: dict[Values, Expression] = field(default_factory=dict)
     """Expressions of them, by the numbers that they are."""
 
 
@@ -61,15 +63,17 @@ def fit_arguments(uses: Mapping[Values, Sequence[NumberUse]], taken: Collection[
         use = min(uses[values], key=lambda one: one.rank)
         name = _choose(use.name.lower() if values in plain else use.name, used)
         fit.arguments[name] = values
-        fit.words[values] = name
-    fit.plain = tuple(fit.words[values] for values in plain)
+        fit.words[values] = Name(name)
+    names = {values: name for name, values in fit.arguments.items()}
+    fit.plain = tuple(names[values] for values in plain)
     for values, (times, factors) in expressed.items():
-        fit.words[values] = " * ".join([*([str(times)] if times > 1 else []), *(fit.words[one] for one in factors)])
+        terms = [*([number(times)] if times > 1 else []), *(fit.words[one] for one in factors)]
+        fit.words[values] = reduce(lambda left, right: Binary(left, "*", right), terms)
     return fit
 
 
 def _choose(name: str, used: set[str]) -> str:
-    found = next(new for number in itertools.count(1) if (new := f"{name}_{number}" if number > 1 else name) not in used)
+    found = next(new for count in itertools.count(1) if (new := f"{name}_{count}" if count > 1 else name) not in used)
     used.add(found)
     return found
 

@@ -32,7 +32,6 @@ from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.walk import Path, find, iterate, names_in, names_set
 from tritonsmith.author.compiler.ir.walk import replace as change_records
 from tritonsmith.author.compiler.kernels.names import Namer
-from tritonsmith.author.compiler.module.batch import read_statements
 from tritonsmith.author.compiler.module.functions import KernelPool
 from tritonsmith.author.compiler.module.guards import Axis, Condition, compare, require_shape, require_sizes, write_size
 from tritonsmith.author.compiler.module.module import ModuleText, SizedForward
@@ -48,6 +47,7 @@ from tritonsmith.author.compiler.module.numbers import (
     write_steps,
     write_table,
 )
+from tritonsmith.author.compiler.module.record import read_body
 
 _CALLED = ("float", "max", "min")
 """What expressions of sizes call."""
@@ -74,7 +74,7 @@ class SizedText:
     @cached_property
     def record(self) -> Module:
         """The statements of forward, and at the end what it returns."""
-        body = read_statements(self.text)
+        body = read_body(tuple(self.text.forward), self.text.returned)
         return change_records(body, self._rename) if self.renamed else body
 
     def _rename(self, node: Node) -> Node:

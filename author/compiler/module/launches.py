@@ -1,51 +1,47 @@
-"""Launches with the numbers that merged kernels take."""
+"""Statements of forward that launch a kernel, and those that ask for a parameter's parts, which a kernel makes."""
 
 from __future__ import annotations
 
-import ast
-import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
 
-from tritonsmith.author.compiler.kernels.kernel import join_lines, wrap
+from tritonsmith.author.compiler.ir.code import Assign, Attribute, Call, Evaluate, Expression, Keyword, Name, Statement, Subscript, number
 
 
-def pass_numbers(lines: Sequence[str], merged: Mapping[str, tuple[str, Mapping[str, int]]]) -> list[str]:
-    """Forward's lines with other kernels.
+@dataclass(frozen=True)
+class Launch:
+    """A statement that names a kernel, and what that kernel is given."""
 
-    merged: by kernel: the one that does its work, and the numbers which that takes.
-    """
-    statements: list[list[str]] = []
-    for line in lines:
-        if line.startswith((" ", ")")) and statements:
-            statements[-1].append(line)
+    kernel: str
+    statement: Assign | Evaluate
+    call: Call
+    keeps: bool
+    """Whether it asks for parts: `a, b = self.keep(path, kernel, parameter, shape)`. Others are `kernel[grid](...)`."""
+
+    def take(self, kernel: str, numbers: Mapping[str, int]) -> Statement:
+        """The statement with another kernel, which takes numbers ahead of its constants."""
+        call = self.call
+        if self.keeps:
+            path, _, *rest = call.arguments
+            call = replace(call, arguments=(path, Name(kernel), *rest))
         else:
-            statements.append([line])
-    return [part for one in statements for part in _rewrite(one, merged)]
+            assert isinstance(call.function, Subscript)
+            call = replace(call, function=replace(call.function, value=Name(kernel)))
+        given = tuple(Keyword(name, number(value)) for name, value in numbers.items())
+        return replace(self.statement, value=replace(call, keywords=(*given, *call.keywords)), layout=None)
 
 
-def _rewrite(lines: list[str], merged: Mapping[str, tuple[str, Mapping[str, int]]]) -> list[str]:
-    """One statement."""
-    start = re.match(r"(\w+)\[|.*self\.keep\(", lines[0])
-    if start is None or start[1] and start[1] not in merged:
-        return lines
-    (statement,) = join_lines(lines)
-    node = ast.parse(statement).body[0]
-    assert isinstance(node, ast.Expr | ast.Assign) and isinstance(node.value, ast.Call), "a launch, or parts that are kept"
-    call = node.value
-    given = [_read(statement, one) for one in call.args]
-    named = [f"{one.arg}={_read(statement, one.value)}" for one in call.keywords]
-    head = f"{statement[: (call.args[0] if call.args else call.keywords[0].value).col_offset]}"
-    if start[1]:
-        name, numbers = merged[start[1]]
-        head = f"{name}{head[len(start[1]) :]}"
-    elif given[1] not in merged:
-        return lines
-    else:
-        given[1], numbers = merged[given[1]]
-    return wrap(head, [*given, *(f"{key}={value}" for key, value in numbers.items()), *named], ")", "")
+def make_launch(kernel: str, grid: Expression, arguments: tuple[Expression, ...], constants: Mapping[str, Expression]) -> Evaluate:
+    """`kernel[grid](*arguments, **constants)`; options such as `num_warps` are constants too."""
+    given = tuple(Keyword(name, value) for name, value in constants.items())
+    return Evaluate(Call(Subscript(Name(kernel), grid), arguments, given))
 
 
-def _read(text: str, node: ast.expr) -> str:
-    found = ast.get_source_segment(text, node)
-    assert found is not None, "it was parsed from the text"
-    return found
+def read_launch(statement: Statement) -> Launch | None:
+    """What a statement launches; None for any other."""
+    match statement:
+        case Evaluate(value=Call(function=Subscript(value=Name(name=kernel))) as call):
+            return Launch(kernel, statement, call, False)
+        case Assign(value=Call(function=Attribute(value=Name("self"), name="keep"), arguments=(_, Name(name=kernel), *_)) as call):
+            return Launch(kernel, statement, call, True)
+    return None

@@ -1,10 +1,8 @@
-"""The text of a module: its kernels, its members and its forward."""
+"""The code of a module: its kernels and its forward."""
 
 from __future__ import annotations
 
-import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.author.compiler.fusing.regions import (
@@ -18,13 +16,15 @@ from tritonsmith.author.compiler.fusing.regions import (
     WorkRegion,
 )
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, LINE, TAP
-from tritonsmith.author.compiler.ir.printer import print_expression, print_function
+from tritonsmith.author.compiler.ir import code
+from tritonsmith.author.compiler.ir.code import Assign, Attribute, Call, Evaluate, Expression, Function, Keyword, Name, Statement, number
 from tritonsmith.author.compiler.ir.scatter import Scatter
 from tritonsmith.author.compiler.ir.values import Formula, Held, Item, Joined, Tensor, TensorView
+from tritonsmith.author.compiler.ir.walk import iterate, names_in
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
 from tritonsmith.author.compiler.kernels.attention.attention import write_attention
 from tritonsmith.author.compiler.kernels.held import is_held, write_held
-from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, wrap
+from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel
 from tritonsmith.author.compiler.kernels.names import Namer, list_operations
 from tritonsmith.author.compiler.kernels.pointwise import write_pointwise, write_scatter
 from tritonsmith.author.compiler.kernels.product_kernels import write_product
@@ -32,7 +32,11 @@ from tritonsmith.author.compiler.kernels.product_parts import FreshParts
 from tritonsmith.author.compiler.kernels.product_tiles import SIZES, number_products, pick_settings
 from tritonsmith.author.compiler.kernels.rows import write_rows
 from tritonsmith.author.compiler.kernels.split import write_split
-from tritonsmith.author.compiler.module.equal_kernels import SharedTexts
+from tritonsmith.author.compiler.module.equal_kernels import SharedKernels
+from tritonsmith.author.compiler.module.launches import make_launch
+from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, fill_expression, read_expression, read_kernel
+from tritonsmith.author.compiler.module.record import ModuleText as ModuleText
+from tritonsmith.author.compiler.module.record import SizedForward as SizedForward
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.compiler.reading.reader import Forward, NamedValues, list_values
 from tritonsmith.author.members import attribute
@@ -42,51 +46,8 @@ from tritonsmith.evaluator.schema import TensorSpec
 _HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
             "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "split_alike", "leaves_range",
             "wait_until")  # fmt: skip
-
-
-@dataclass
-class SizedForward:
-    """A forward for some sizes of the inputs."""
-
-    lines: list[str]
-    returned: str
-    right: str
-    """Whether inputs have such sizes."""
-    wrong: str
-    """Whether they have others."""
-    made_for: str
-    """The sizes in words."""
-
-
-@dataclass
-class ModuleText:
-    """The parts of a module's text."""
-
-    kernels: list[str] = field(default_factory=list)
-    """The text of each kernel."""
-    forward: list[str] = field(default_factory=list)
-    returned: str = ""
-    helpers: tuple[str, ...] = ()
-    libdevice: bool = False
-    functional: bool = False
-    names: list[tuple[str, ...]] = field(default_factory=list)
-    """For each region: the names of its kernels. Regions that differ in their tensors alone share kernels."""
-    keeps: bool = False
-    """Whether parts of parameters are kept."""
-    keeps_numbers: bool = False
-    """Whether kernels that make such parts take numbers besides."""
-    records: dict[str, tuple[str, ...]] = field(default_factory=dict)
-    """Named tuples that forward returns, with their fields."""
-    first: str = ""
-    """A kernel, to be asked whether it is compiled."""
-    wrong: str = ""
-    """Whether forward got something that the kernels are not made for."""
-    made_for: str = ""
-    """What they are made for, in words."""
-    sized: list[SizedForward] = field(default_factory=list)
-    """The forwards for other sizes each, where one does not do for all."""
-    missed: list[int] = field(default_factory=list)
-    """Long spans of sizes, by their number, that it is not for."""
+_LIBDEVICE = ("libdevice", "softplus", "add_logs", "real_quotient", "real_remainder")
+"""Names that need `libdevice`."""
 
 
 _DEVICE = 'next((one.device for one in (*self.parameters(), *self.buffers())), torch.device("cuda" if COMPILED else "cpu"))'
@@ -95,6 +56,11 @@ _DEVICE = 'next((one.device for one in (*self.parameters(), *self.buffers())), t
 
 def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:
     """The text of all regions."""
+    return write_code(regions, forward, settings, taken).as_text()
+
+
+def write_code(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleCode:
+    """The code of all regions."""
     return ModuleWriter(regions, forward, settings, taken).write()
 
 
@@ -111,54 +77,65 @@ class ModuleWriter:
         self.numbers = number_products(regions)
         self.fresh: dict[tuple[int, int], FreshParts] = {}
         """By value and axis: parts of operands that forward has made."""
-        self.kept: dict[tuple[str, ...], tuple[str, ...]] = {}
+        self.kept: dict[tuple[Expression, ...], tuple[str, ...]] = {}
         """By what is asked for: the variables of a parameter's parts."""
-        self.shared = SharedTexts()
-        self.text = ModuleText()
+        self.shared = SharedKernels()
+        self.frame = ModuleText()
+        self.kernels: list[Function] = []
+        self.statements: list[Statement] = []
         given = [one for one in forward.inputs if not one.number]
-        self.device = f"{given[0].source}.device" if given else _DEVICE
+        self.device = Attribute(Name(given[0].source), "device") if given else read_expression(_DEVICE)
 
-    def write(self) -> ModuleText:
-        """The text."""
+    def write(self) -> ModuleCode:
+        """The code."""
         read = {key for region in self.regions if not isinstance(region, CallRegion) for key in region.reads}
         self._keep_given(read)
         for held in self.forward.inputs:
             if id(held) in read and not held.number:
-                self.text.forward.append(f"{held.source} = {held.source}.contiguous()")
+                self._set(held.source, _call(Name(held.source), "contiguous"))
         for region in self.regions:
             if isinstance(region, CallRegion):
                 self._write_call(region, read)
-                self.text.names.append(())
+                self.frame.names.append(())
             else:
-                before, name = len(self.text.kernels), self.kernel_names.name_kernel(region)
-                self.text.names.append(tuple(self._add(kernel, region) for kernel in self._write_kernels(region, name)))
-                if len(self.text.kernels) == before:
+                before, name = len(self.kernels), self.kernel_names.name_kernel(region)
+                self.frame.names.append(tuple(self._add(kernel, region) for kernel in self._write_kernels(region, name)))
+                if len(self.kernels) == before:
                     self.kernel_names.release(name)
-        self._write_results()
-        everything = "\n".join(self.text.kernels)
-        self.text.helpers = tuple(name for name in _HELPERS if re.search(rf"\b{name}\b(?!-)", everything))
-        self.text.libdevice = any(word in everything for word in ("libdevice.", "softplus", "add_logs", "real_"))
-        self.text.functional = any("F." in line for line in self.text.forward)
-        return self.text
+        returned = self._write_results()
+        names = set().union(*map(names_in, self.kernels))
+        self.frame.helpers = tuple(name for name in _HELPERS if name in names)
+        self.frame.libdevice = not names.isdisjoint(_LIBDEVICE)
+        self.frame.functional = any("F" in names_in(statement) for statement in self.statements)
+        return ModuleCode(tuple(self.kernels), (ForwardCode(tuple(self.statements), returned),), self.frame)
+
+    def _set(self, name: str, value: Expression) -> None:
+        """Have forward set a variable."""
+        self.statements.append(Assign((Name(name),), value=value))
 
     def _keep_given(self, read: set[int]) -> None:
         """Keep an argument that forward writes to under a name of its own, where kernels may read a copy of it."""
         for held in self.forward.inputs:
             if held.source in self.forward.written and id(held) in read:
                 self.originals[held.source] = self.locals.choose(f"given_{held.source}")
-                self.text.forward.append(f"{self.originals[held.source]} = {held.source}")
+                self._set(self.originals[held.source], Name(held.source))
 
-    def _write_results(self) -> None:
+    def _write_results(self) -> Expression:
         """What forward returns, ahead of what it leaves in buffers and arguments."""
-        self.text.returned = self._show(self.forward.results)
+        returned = self._show(self.forward.results)
         if any(map(self._is_changed, list_values(self.forward.results))):
             name = self.locals.choose("results")
-            self.text.forward.append(f"{name} = {self.text.returned}")
-            self.text.returned = name
+            self._set(name, returned)
+            returned = Name(name)
         for path, value in self.forward.updates.items():
-            self.text.forward.append(f"{attribute(path)}.detach().copy_({self.express(value)})")
+            self._copy(read_expression(attribute(path)), self.express(value))
         for source, value in self.forward.written.items():
-            self.text.forward.append(f"{self.originals.get(source, source)}.detach().copy_({self._show(value)})")
+            self._copy(Name(self.originals.get(source, source)), self._show(value))
+        return returned
+
+    def _copy(self, target: Expression, value: Expression) -> None:
+        """Have forward write a value to the memory of a tensor."""
+        self.statements.append(Evaluate(_call(_call(target, "detach"), "copy_", value)))
 
     def _is_changed(self, value: Tensor) -> bool:
         """Whether a result shows the memory of a buffer or an argument that forward changes behind it."""
@@ -186,41 +163,41 @@ class ModuleWriter:
 
     def _write_call(self, region: CallRegion, read: set[int]) -> None:
         call = region.call
-        text = call.text.format(*(self.express(one) for one in call.inputs), device=self.device)
+        text = call.text
         while "SELF[" in text:
             path = text[text.index("SELF[") + 5 : text.index("]")]
             text = text.replace(f"SELF[{path}]", attribute(path))
+        value = fill_expression(text, *map(self.express, call.inputs), device=self.device)
         name = self.locals.choose(call.name)
         self.variables[id(call)] = name
-        self.text.forward.append(f"{name} = {text}{'.contiguous()' if id(call) in read and not call.several else ''}")
+        self._set(name, _call(value, "contiguous") if id(call) in read and not call.several else value)
 
-    def express(self, value: Tensor) -> str:
-        """A value as forward writes it."""
+    def express(self, value: Tensor) -> Expression:
+        """A value as forward has it."""
         if id(value) in self.variables:
-            return self.variables[id(value)]
+            return Name(self.variables[id(value)])
         if isinstance(value, Held):
-            return value.source
+            return read_expression(value.source)
         if isinstance(value, Item):
-            return f"{self.express(value.call)}{value.way}"
+            return fill_expression(f"{{0}}{value.way}", self.express(value.call))
         assert isinstance(value, TensorView), "the cut stores all others"
-        return value.python.format(self.express(value.source))
+        return fill_expression(value.python, self.express(value.source))
 
-    def _show(self, results: Any) -> str:
+    def _show(self, results: Any) -> Expression:
         if isinstance(results, Tensor):
-            text = self.express(results)
-            return f"{text}.clone()" if self._is_changed(results) and ".clone(" not in text else text
+            shown = self.express(results)
+            cloned = any(isinstance(node, Attribute) and node.name == "clone" for node in iterate(shown))
+            return _call(shown, "clone") if self._is_changed(results) and not cloned else shown
         if isinstance(results, ComplexPair):
-            return f"torch.view_as_complex({self.express(results.stored)})"
+            return _call(Name("torch"), "view_as_complex", self.express(results.stored))
         if isinstance(results, NamedValues):
-            self.text.records[results.name] = tuple(results.fields)
-            inner = ", ".join(f"{key}={self._show(one)}" for key, one in results.fields.items())
-            return f"{results.name}({inner})"
+            self.frame.records[results.name] = tuple(results.fields)
+            return Call(Name(results.name), keywords=tuple(Keyword(key, self._show(one)) for key, one in results.fields.items()))
         if isinstance(results, dict):
-            return "{" + ", ".join(f"{key!r}: {self._show(one)}" for key, one in results.items()) + "}"
+            return code.Dict(tuple(code.Entry(read_expression(repr(key)), self._show(one)) for key, one in results.items()))
         if isinstance(results, list | tuple):
-            inner = ", ".join(self._show(one) for one in results)
-            return f"({inner},)" if len(results) == 1 else f"({inner})" if results else "()"
-        return repr(results)
+            return code.Group(shown) if (shown := code.Tuple(tuple(map(self._show, results)))).items else shown
+        return read_expression(repr(results))
 
     def _add(self, kernel: Kernel, region: WorkRegion) -> str:
         """Add a kernel's text where it is new, what it stores to, and its launch; returns the name that it is launched by."""
@@ -229,50 +206,62 @@ class ModuleWriter:
                 continue  # another part of it is there
             name = self.locals.choose(value.name or "result")
             self.variables[id(value)] = name
-            self.text.forward.append(f"{name} = {self._allocate(value)}")
+            self._set(name, self._allocate(value))
         if kernel.parts is not None:
             self._keep(kernel.parts)
         function = kernel.function(f"{', '.join(list_operations(region))} of {_describe(region)}.")
-        launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), print_function(function)])
-        arguments = [self._pass(value) for _, value in kernel.arguments] + [print_expression(given) for _, given in kernel.sizes]
-        arguments += [f"{name}={value}" for name, value in kernel.constants]
-        options = [f"num_warps={kernel.warps}", *([f"num_stages={kernel.stages}"] if kernel.stages else [])]
-        options += [f"maxnreg={kernel.registers}"] if kernel.registers else []
-        options += ["launch_cooperative_grid=True"] if kernel.cooperative else []
-        self.text.forward += wrap(f"{launched}[{print_expression(kernel.grid)}](", [*arguments, *options], ")", "")
-        self.text.first = self.text.first or launched
+        launched = self._share(kernel.name, [*([read_kernel(kernel.ahead)] if kernel.ahead else []), function])
+        arguments = [self._pass(value) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
+        options = {name: number(value) for name, value in kernel.constants} | {"num_warps": number(kernel.warps)}
+        options |= {"num_stages": number(kernel.stages)} if kernel.stages else {}
+        options |= {"maxnreg": number(kernel.registers)} if kernel.registers else {}
+        options |= {"launch_cooperative_grid": code.Word("True")} if kernel.cooperative else {}
+        self.statements.append(make_launch(launched, kernel.grid, tuple(arguments), options))
+        self.frame.first = self.frame.first or launched
         return launched
 
-    def _allocate(self, value: Tensor) -> str:
-        """What forward writes for the memory of a value, with what it holds ahead of the kernel."""
+    def _allocate(self, value: Tensor) -> Expression:
+        """The memory of a value, with what it holds ahead of the kernel."""
         if isinstance(value, Scatter) and not value.is_fresh:
-            return f"{self.express(value.base)}.clone(memory_format=torch.contiguous_format)"
-        number = value.base.template if isinstance(value, Scatter) and isinstance(value.base, Formula) else ""
-        zeroed = number.strip("()") in ("0", "0.0") or isinstance(value, Buffer) and value.zeroed
-        make, filled = ("torch.full", f", {number}") if number and not zeroed else ("torch.zeros" if zeroed else "torch.empty", "")
-        return f"{make}({value.shape}{filled}, dtype=torch.{value.dtype}, device={self.device})"
+            return fill_expression("{0}.clone(memory_format=torch.contiguous_format)", self.express(value.base))
+        filled = value.base.template if isinstance(value, Scatter) and isinstance(value.base, Formula) else ""
+        zeroed = filled.strip("()") in ("0", "0.0") or isinstance(value, Buffer) and value.zeroed
+        full = bool(filled) and not zeroed
+        arguments = (_show_shape(value), *([read_expression(filled)] if full else []))
+        options = (Keyword("dtype", Attribute(Name("torch"), value.dtype)), Keyword("device", self.device))
+        return Call(Attribute(Name("torch"), "full" if full else "zeros" if zeroed else "empty"), arguments, options)
 
-    def _share(self, name: str, texts: list[str]) -> str:
-        """Add a kernel's texts, if no kernel has them yet; returns the name of the kernel that has them."""
-        found = self.shared.find("\n\n\n".join(texts), name)
-        if found == name:
-            self.text.kernels += texts
-        return found
+    def _share(self, name: str, functions: list[Function]) -> str:
+        """Add a kernel with what it calls, if none does the same yet; returns the name of the kernel that does."""
+        shared = self.shared.find(functions, name)
+        if shared == name:
+            self.kernels += functions
+        return shared
 
     def _keep(self, parts: KeptParts) -> None:
         """Add the kernel that splits a parameter, and the line that asks for its parts, unless forward has them already."""
-        kernel = self._share(parts.kernel, [parts.text])
-        self.text.keeps = True
-        asked = (f'"{parts.held.path}"', kernel, self.express(parts.held), str(parts.parts.shape))
+        kernel = self._share(parts.kernel, [read_kernel(parts.text)])
+        self.frame.keeps = True
+        path = code.String(f'"{parts.held.path}"')
+        asked = (path, Name(kernel), self.express(parts.held), _show_shape(parts.parts))
         made, names = (parts.parts, parts.exponents), self.kept.get(asked)
         if names is None:
             names = self.kept[asked] = tuple(self.locals.choose(one.name) for one in made)
-            self.text.forward += wrap(f"{', '.join(names)} = self.keep(", [*asked], ")", "")
+            target = code.Tuple(tuple(map(Name, names)))
+            self.statements.append(Assign((target,), value=_call(Name("self"), "keep", *asked)))
         self.variables |= {id(one): name for one, name in zip(made, names, strict=True)}
 
-    def _pass(self, value: Tensor) -> str:
-        text = self.express(value)
-        return f"{text}.contiguous()" if isinstance(value, Item | TensorView) else text
+    def _pass(self, value: Tensor) -> Expression:
+        shown = self.express(value)
+        return _call(shown, "contiguous") if isinstance(value, Item | TensorView) else shown
+
+
+def _call(value: Expression, method: str, *arguments: Expression) -> Expression:
+    return Call(Attribute(value, method), arguments)
+
+
+def _show_shape(value: Tensor) -> Expression:
+    return code.Tuple(tuple(map(number, value.shape)))
 
 
 def _describe(region: WorkRegion) -> str:

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from itertools import groupby, islice
 
-from tritonsmith.author.compiler.kernels.kernel import join_lines, split_arguments, wrap
-from tritonsmith.author.compiler.module.module import ModuleText
-from tritonsmith.author.compiler.module.probing import trace_calls
+from tritonsmith.author.compiler.ir.code import Evaluate, Expression, Statement
+from tritonsmith.author.compiler.ir.walk import names_in, names_set
+from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode
 from tritonsmith.author.compiler.module.statements import ForwardStatement, StepLoop, find_loop, read_statement
 
 _LEAST_STEPS = 4
@@ -22,38 +21,27 @@ _LONGEST_STEP = 80
 """Statements of one step, at the most."""
 
 
-def roll_steps(text: ModuleText) -> ModuleText:
-    """The text whose forwards have loops; the same where nothing is repeated."""
-    forward, returned = _roll(text.forward, text.returned)
-    sized = []
-    for one in text.sized:
-        lines, shown = _roll(one.lines, one.returned)
-        sized.append(replace(one, lines=lines, returned=shown))
-    return replace(text, forward=forward, returned=returned, sized=sized)
+def roll_steps(module: ModuleCode) -> ModuleCode:
+    """The module whose forwards have loops; the same where nothing is repeated."""
+    return replace(module, forwards=tuple(map(_roll, module.forwards)))
 
 
-def _roll(lines: list[str], returned: str) -> tuple[list[str], str]:
-    """One forward. What its loops call is compared with what the statements call; where that differs it stays as it is."""
-    plain = [read_statement(line) for line in join_lines(lines)] if lines else []
-    last = read_statement(returned) if returned else None
-    if any(one is None for one in plain) or last is None:
-        return lines, returned
-    rolled = _Rolled([one for one in plain if one is not None], last)
+def _roll(forward: ForwardCode) -> ForwardCode:
+    """One forward."""
+    if forward.returned is None:
+        return forward
+    rolled = _Rolled(forward.statements, forward.returned)
     while rolled.roll_once():
         pass
-    if not rolled.loops:
-        return lines, returned
-    before = trace_calls([*join_lines(lines), f"return {returned}"])
-    after = trace_calls([*rolled.list_texts(), f"return {rolled.last.text}"])
-    return (rolled.list_lines(), rolled.last.text) if before is not None and before == after else (lines, returned)
+    return ForwardCode(rolled.list_statements(), rolled.returned) if rolled.loops else forward
 
 
-@dataclass
+@dataclass(frozen=True, eq=False)
 class _Part:
-    """A statement, or a loop of some."""
+    """A statement that may be repeated, or loops, which may not."""
 
     statement: ForwardStatement | None
-    lines: tuple[str, ...] = ()
+    loop: tuple[Statement, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -78,26 +66,29 @@ class _Run:
 class _Rolled:
     """A forward whose repeated statements become loops, the longest first."""
 
-    def __init__(self, statements: list[ForwardStatement], last: ForwardStatement) -> None:
-        self.parts = [_Part(one) for one in statements]
-        self.last = last
+    def __init__(self, statements: tuple[Statement, ...], returned: Expression) -> None:
+        read = [read_statement(one) for one in statements]
+        self.parts = [_Part(one) for one in read]
+        self.last = read_statement(Evaluate(returned))
         self.loops = 0
-        self.names = {slot.value for one in (*statements, last) for slot in one.slots if isinstance(slot.value, str)}
+        self.names = {slot.value for one in (*read, self.last) for slot in one.slots if isinstance(slot.value, str)}
 
-    def list_texts(self) -> list[str]:
-        """The statements, each on one line."""
-        return [line for part in self.parts for line in ([part.statement.text] if part.statement else part.lines)]
+    @property
+    def returned(self) -> Expression:
+        """What forward returns."""
+        assert isinstance(self.last.code, Evaluate)
+        return self.last.code.value
 
-    def list_lines(self) -> list[str]:
-        """The lines of forward."""
-        return [line for text in self.list_texts() for line in _wrap(text)]
+    def list_statements(self) -> tuple[Statement, ...]:
+        """The statements of forward."""
+        return tuple(line for part in self.parts for line in ([part.statement.code] if part.statement else part.loop))
 
     def roll_once(self) -> bool:
         """Make the loop that saves most; whether there is one. Of several with equal steps it is the shortest."""
         for _, runs in groupby(self._list_runs(), key=lambda one: one.saved):
             found = [(run, loop) for run in islice(runs, _MOST_TRIED) if (loop := self._find(run)) is not None]
             if found:
-                run, loop = min(found, key=lambda one: (one[0].length, len(one[1].lines), one[0].start))
+                run, loop = min(found, key=lambda one: (one[0].length, one[1].size, one[0].start))
                 self._put(run, loop)
                 return True
         return False
@@ -108,11 +99,12 @@ class _Rolled:
         behind = self.parts[run.end :]
         blocks = [statements[at : at + run.length] for at in range(0, len(statements), run.length)]
         loop = find_loop(blocks, [*(part.statement for part in behind if part.statement), self.last], self.names)
-        return None if loop is None or any(_mentions(part.lines, loop) for part in behind) else loop
+        return None if loop is None or any(_is_in_the_way(part.loop, loop) for part in behind) else loop
 
     def _list_runs(self) -> Iterator[_Run]:
         """Statements with repeated skeletons, those that save most first."""
-        keys = [part.statement.key if part.statement else f"loop {number}" for number, part in enumerate(self.parts)]
+        known: dict[Statement, int] = {}
+        keys = [known.setdefault(part.statement.key, at) if part.statement else -at - 1 for at, part in enumerate(self.parts)]
         found = []
         for length in range(1, min(_LONGEST_STEP, len(keys) // _LEAST_STEPS) + 1):
             at = 0
@@ -121,8 +113,9 @@ class _Rolled:
                 while end + length < len(keys) and keys[end] == keys[end + length]:
                     end += 1
                 steps = (end - at) // length + 1
-                runs = [_Run(start, length, count) for start in range(at, at + 2 * length) for count in (steps, steps - 1, steps - 2)]
-                found += [one for one in runs if one.steps >= _LEAST_STEPS and one.end <= end + length]
+                if steps >= _LEAST_STEPS:
+                    runs = [_Run(start, length, count) for start in range(at, at + 2 * length) for count in (steps, steps - 1, steps - 2)]
+                    found += [one for one in runs if one.steps >= _LEAST_STEPS and one.end <= end + length]
                 at = max(end, at + 1)
         yield from sorted((one for one in found if one.saved >= _LEAST_SAVED), key=lambda one: -one.saved)
 
@@ -131,20 +124,10 @@ class _Rolled:
         self.loops += 1
         self.names |= loop.fresh
         behind = [replace(part, statement=loop.rename(part.statement)) if part.statement else part for part in self.parts[run.end :]]
-        self.parts = [*self.parts[: run.start], _Part(None, loop.lines), *behind]
+        self.parts = [*self.parts[: run.start], _Part(None, (*loop.ahead, loop.loop)), *behind]
         self.last = loop.rename(self.last)
 
 
-def _mentions(lines: Sequence[str], loop: StepLoop) -> bool:
-    """Whether a loop that is there reads a variable that another one would rename."""
-    return any(re.search(rf"\b{re.escape(name)}\b", line) for name in loop.renamed for line in lines)
-
-
-def _wrap(text: str) -> list[str]:
-    """A statement on several lines where it is a long call."""
-    indent = text[: len(text) - len(text.lstrip())]
-    head, call, arguments = text.strip().partition("](") if re.match(r"\s*\w+\[", text) else text.strip().partition("self.keep(")
-    if not call or not arguments.endswith(")"):
-        return [text]
-    return wrap(f"{head}{call}", split_arguments(arguments[:-1]), ")", indent)
-
+def _is_in_the_way(statements: tuple[Statement, ...], loop: StepLoop) -> bool:
+    """Whether a loop that is there reads a variable that another one would rename, or sets one that it makes."""
+    return any(loop.made & {*names_set(one)} or loop.renamed.keys() & names_in(one) for one in statements)

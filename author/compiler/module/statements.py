@@ -2,17 +2,26 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
+from dataclasses import replace as with_fields
 from enum import StrEnum
+
+from tritonsmith.author.compiler.ir import code
+from tritonsmith.author.compiler.ir.code import Assign, Call, Evaluate, Expression, Name, Node, Number, Statement, String, Word, number
+from tritonsmith.author.compiler.ir.walk import N, Path, iterate, put, replace
+from tritonsmith.author.compiler.module.launches import read_launch
 
 _KNOWN = frozenset({"self", "torch", "F", "nn", "triton", "math"})
 """Names that are no variables of forward."""
 _DIGITS = re.compile(r"(\d+)")
 _NUMBERED = re.compile(r"_\d+(?=_|$)")
 """What a variable's name has of the step that it belongs to."""
+_OWN = (code.Lambda, code.Comprehension, code.FormattedString)
+"""Expressions with variables, or text, of their own."""
+_APART = (Call, code.Keyword, code.Subscript, code.Slice, code.Tuple, code.List, code.Group, Assign)
+"""Records whose expressions need no parentheses."""
 
 
 class SlotKind(StrEnum):
@@ -26,97 +35,134 @@ class SlotKind(StrEnum):
 
 @dataclass(frozen=True)
 class Slot:
-    """A place of a statement, from one character to another."""
+    """A place of a statement."""
 
     kind: SlotKind
     value: str | int
-    begin: int
-    end: int
+    path: Path
+    operand: bool = False
+    """Whether an expression in its place stands in parentheses."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ForwardStatement:
-    """A statement of forward on one line."""
+    """A statement of forward."""
 
-    text: str
+    code: Statement
     slots: tuple[Slot, ...]
-    key: str
-    """Equal for two that differ in their slots alone; the text where it cannot be repeated."""
+    key: Statement
+    """Equal for two that differ in their slots alone; the statement itself where it cannot be repeated."""
 
-    def put(self, words: Mapping[int, str]) -> str:
-        """The text with other words in some slots, by the slots' numbers."""
-        text = self.text
-        for number in sorted(words, key=lambda one: -self.slots[one].begin):
-            slot = self.slots[number]
-            text = text[: slot.begin] + words[number] + text[slot.end :]
-        return text
+    def put(self, words: Mapping[int, Expression]) -> Statement:
+        """The statement with other expressions in some slots, by the slots' numbers."""
+        return put(self.code, {self.slots[place].path: word for place, word in words.items()})
 
 
-def read_statement(text: str) -> ForwardStatement | None:
-    """A statement with its slots; None for a text that is none, or has more than ASCII."""
-    try:
-        nodes = ast.parse(text).body if text.isascii() else []
-    except SyntaxError:
-        return None
-    if len(nodes) != 1:
-        return None
-    launched = {id(one.func.value) for one in ast.walk(nodes[0]) if isinstance(one, ast.Call) and isinstance(one.func, ast.Subscript)}
-    slots = sorted((slot for one in ast.walk(nodes[0]) if id(one) not in launched for slot in _find_slot(one)), key=lambda one: one.begin)
-    key = text
-    if _is_simple(nodes[0]):
-        pieces = [text[left.end : right.begin] for left, right in zip(slots, slots[1:], strict=False)]
-        edges = (text[: slots[0].begin], text[slots[-1].end :]) if slots else (text, "")
-        key = "\0".join([edges[0], *pieces, edges[1], *(slot.kind for slot in slots)])
-    return ForwardStatement(text, tuple(slots), key)
+def read_statement(statement: Statement) -> ForwardStatement:
+    """A statement with its slots."""
+    slots: list[Slot] = []
+    _list_slots(statement, (), slots)
+    key = put(statement, {slot.path: Word(slot.kind) for slot in slots}) if _is_simple(statement) else statement
+    return ForwardStatement(statement, tuple(slots), key)
 
 
-def _find_slot(node: ast.AST) -> Iterable[Slot]:
-    if isinstance(node, ast.Name) and node.id not in _KNOWN:
-        kind = SlotKind.STORE if isinstance(node.ctx, ast.Store) else SlotKind.LOAD
-        yield Slot(kind, node.id, node.col_offset, node.end_col_offset or 0)
-    elif isinstance(node, ast.Constant) and type(node.value) is int:
-        yield Slot(SlotKind.NUMBER, node.value, node.col_offset, node.end_col_offset or 0)
-    elif isinstance(node, ast.Constant) and isinstance(node.value, str):
-        yield Slot(SlotKind.STRING, node.value, node.col_offset, node.end_col_offset or 0)
+def _list_slots(node: Node, path: Path, slots: list[Slot], stored: bool = False, called: bool = False) -> None:
+    """Add the slots within a record, but the name of a kernel that is launched.
+
+    stored: whether the record is set. called: whether it is what a call calls.
+    """
+    for place, child in enumerate(node.children()):
+        below = (*path, place)
+        match child:
+            case Name(name=name):
+                if name not in _KNOWN and not (called and place == 0 and isinstance(node, code.Subscript)):
+                    slots.append(Slot(SlotKind.STORE if _sets(node, place, stored) else SlotKind.LOAD, name, below))
+            case Number(value=int() as value):
+                slots.append(Slot(SlotKind.NUMBER, value, below, not isinstance(node, _APART)))
+            case String(spelling=text):
+                if not isinstance(node, code.FormattedString) and text[0] in "\"'" and text[:3] != '"""':
+                    slots.append(Slot(SlotKind.STRING, text[1:-1], below))
+            case _:
+                _list_slots(child, below, slots, _sets(node, place, stored), isinstance(node, Call) and place == 0)
 
 
-def _is_simple(node: ast.stmt) -> bool:
+def _sets(node: Node, place: int, stored: bool) -> bool:
+    """Whether a record sets the variable that is its child; `stored`: whether it is such a child itself."""
+    match node:
+        case Assign(targets=targets):
+            return place < len(targets)
+        case code.Augment() | code.For() | code.Clause():
+            return place == 0
+        case code.Tuple() | code.List() | code.Star() | code.Group():
+            return stored
+    return False
+
+
+def _is_simple(statement: Statement) -> bool:
     """Whether it is a call, or sets variables, and nothing in it has variables of its own."""
-    own = (ast.Lambda, ast.ListComp, ast.GeneratorExp, ast.DictComp, ast.SetComp, ast.JoinedStr, ast.NamedExpr)
-    if any(isinstance(one, own) for one in ast.walk(node)):
-        return False
-    if isinstance(node, ast.Assign) and len(node.targets) == 1:
-        target = node.targets[0]
-        several = isinstance(target, ast.Tuple) and ast.unparse(node.value).startswith("self.keep(")
-        return isinstance(target, ast.Name) or several
-    return isinstance(node, ast.Expr) and isinstance(node.value, ast.Call)
+    match statement:
+        case Assign(targets=(Name(),), annotation=None) | Evaluate(value=Call()):
+            return not any(isinstance(node, _OWN) for node in iterate(statement))
+    launch = read_launch(statement)
+    return launch is not None and launch.keeps
 
 
 @dataclass(frozen=True)
 class StepLoop:
     """The loop that takes the place of some statements."""
 
-    lines: tuple[str, ...]
-    renamed: Mapping[str, str]
+    ahead: tuple[Statement, ...]
+    """What its first step finds."""
+    loop: code.For
+    renamed: Mapping[str, Expression]
     """By variable of a step: how statements behind the loop read it."""
     lists: Mapping[str, int]
     """By list of what all steps made: their number."""
+    made: frozenset[str]
+    """Variables that the statements of its steps set."""
     fresh: frozenset[str]
     """Variables that nothing else has."""
 
+    @property
+    def size(self) -> int:
+        """Its lines."""
+        return len(self.ahead) + 1 + len(self.loop.body)
+
     def rename(self, statement: ForwardStatement) -> ForwardStatement:
         """A statement behind the loop."""
-        slots = enumerate(statement.slots)
-        words = {number: self.renamed[str(one.value)] for number, one in slots if one.kind is SlotKind.LOAD and one.value in self.renamed}
-        if not words:
-            return statement
-        plain = short = statement.put(words)
+        words = {place: self.renamed[str(slot.value)] for place, slot in enumerate(statement.slots)
+                 if slot.kind is SlotKind.LOAD and slot.value in self.renamed}  # fmt: skip
+        return read_statement(self._join_lists(statement.put(words))) if words else statement
+
+    def _join_lists(self, statement: N) -> N:
+        """The record with `*made_by_step` where all that the steps made stands in a row."""
+
+        def change(node: Node) -> Node:
+            match node:
+                case Call(arguments=items):
+                    return _with_items(node, "arguments", self._shorten(items))
+                case code.Tuple(items=items) | code.List(items=items):
+                    return _with_items(node, "items", self._shorten(items))
+            return node
+
+        return replace(statement, change) if self.lists else statement
+
+    def _shorten(self, items: tuple[Expression, ...]) -> tuple[Expression, ...]:
         for name, steps in self.lists.items():
-            ones = [f"{name}[{step}]" for step in range(steps)]
-            short = short.replace(", ".join(ones), f"*{name}").replace(", ".join(reversed(ones)), f"*{name}[::-1]")
-        changed = read_statement(short) or read_statement(plain)  # a tuple without brackets takes no starred list
-        assert changed is not None, "a statement with other variables"
-        return changed
+            made = tuple(_take(name, step) for step in range(steps))
+            backwards = code.Subscript(Name(name), code.Slice(step=code.Unary("-", Number(1, "1"))))
+            for row, value in ((made, Name(name)), (made[::-1], backwards)):
+                while (at := next((at for at in range(len(items) - steps + 1) if items[at : at + steps] == row), None)) is not None:
+                    items = (*items[:at], code.Star(value), *items[at + steps :])
+        return items
+
+
+def _with_items(node: N, place: str, items: tuple[Expression, ...]) -> N:
+    return with_fields(node, **{place: items}) if items != getattr(node, place) else node
+
+
+def _take(name: str, step: int) -> Expression:
+    return code.Subscript(Name(name), number(step))
 
 
 class _NoLoop(Exception):
@@ -137,6 +183,10 @@ def find_loop(blocks: Sequence[Sequence[ForwardStatement]], later: Sequence[Forw
         return None
 
 
+Key = tuple[int, int]
+"""What a step makes: its statement and slot."""
+
+
 @dataclass
 class _LoopWriter:
     blocks: Sequence[Sequence[ForwardStatement]]
@@ -144,54 +194,62 @@ class _LoopWriter:
     names: set[str]
     made: dict[str, tuple[int, int, int]] = field(default_factory=dict)
     """By variable: its step, statement and slot."""
-    initial: dict[tuple[int, int], str] = field(default_factory=dict)
+    initial: dict[Key, str] = field(default_factory=dict)
     """By what a step leaves for the next one: what the first one finds."""
-    read_at: dict[tuple[int, int], int] = field(default_factory=dict)
+    read_at: dict[Key, int] = field(default_factory=dict)
     """And the last statement that reads what the step before left."""
     fresh: set[str] = field(default_factory=set)
 
     def write(self) -> StepLoop:
-        for step, block in enumerate(self.blocks):
-            for at, statement in enumerate(block):
-                for number, slot in enumerate(statement.slots):
-                    if slot.kind is SlotKind.STORE:
-                        if str(slot.value) in self.made:
-                            raise _NoLoop
-                        self.made[str(slot.value)] = step, at, number
-        roles = [[self._find_role(at, number) for number in range(len(one.slots))] for at, one in enumerate(self.blocks[0])]
+        self._list_made()
+        roles = [[self._find_role(at, place) for place in range(len(one.slots))] for at, one in enumerate(self.blocks[0])]
         progress = [one for row in roles for role in row if isinstance(role, list) for one in role if isinstance(one, tuple)]
         first = self._find_first(progress)
         counter = self._choose("step")
         read = {str(slot.value) for one in self.later for slot in one.slots if slot.kind is SlotKind.LOAD} & self.made.keys()
-        plain = {key: self._name(key) for key in sorted({(at, number) for _, at, number in self.made.values()})}
+        plain = {key: self._name(key) for key in sorted({(at, place) for _, at, place in self.made.values()})}
         earlier = {key: self._choose(f"last_{plain[key]}") if self._needs_both(key) else plain[key] for key in self.initial}
         lists, renamed = self._collect(read, plain)
-        lines = [f"{name} = []" for name in lists.values()]
-        lines += [f"{earlier[key]} = {text}" for key, text in self.initial.items() if earlier[key] != text]
-        steps = len(self.blocks)
-        lines.append(f"for {counter} in range({first}, {first + steps}):" if first else f"for {counter} in range({steps}):")
+        ahead = [_set(name, code.List()) for name in lists.values()]
+        ahead += [_set(earlier[key], Name(name)) for key, name in self.initial.items() if earlier[key] != name]
+        body: list[Statement] = []
         for at, statement in enumerate(self.blocks[0]):
-            words = {}
-            for number, role in enumerate(roles[at]):
+            words: dict[int, Expression] = {}
+            for place, role in enumerate(roles[at]):
                 if isinstance(role, list):
-                    words[number] = _write_value(role, statement, number, counter, first)
+                    words[place] = _write_value(role, statement.slots[place], counter, first)
                 elif role is not None:
                     key, carried = role
-                    words[number] = earlier[key] if carried else plain[key]
-            lines.append(f"    {statement.put(words)}")
-        lines += [f"    {name}.append({plain[key]})" for key, name in lists.items()]
-        lines += [f"    {earlier[key]} = {plain[key]}" for key in self.initial if earlier[key] != plain[key]]
-        return StepLoop(tuple(lines), renamed, dict.fromkeys(lists.values(), steps), frozenset(self.fresh))
+                    words[place] = Name(earlier[key] if carried else plain[key])
+            body.append(statement.put(words))
+        body += [Evaluate(Call(code.Attribute(Name(name), "append"), (Name(plain[key]),))) for key, name in lists.items()]
+        body += [_set(earlier[key], Name(plain[key])) for key in self.initial if earlier[key] != plain[key]]
+        steps = len(self.blocks)
+        bounds = (number(first), number(first + steps)) if first else (number(steps),)
+        loop = code.For(Name(counter), Call(Name("range"), bounds), tuple(body))
+        return StepLoop(tuple(ahead), loop, renamed, dict.fromkeys(lists.values(), steps), frozenset(self.made), frozenset(self.fresh))
 
-    def _find_role(self, at: int, number: int) -> tuple[tuple[int, int], bool] | list[str | tuple[int, int]] | None:
+    def _list_made(self) -> None:
+        """Find what each step makes. Nothing else may make it: not another step, and no statement behind."""
+        for step, block in enumerate(self.blocks):
+            for at, statement in enumerate(block):
+                for place, slot in enumerate(statement.slots):
+                    if slot.kind is SlotKind.STORE:
+                        if str(slot.value) in self.made:
+                            raise _NoLoop
+                        self.made[str(slot.value)] = step, at, place
+        if any(slot.kind is SlotKind.STORE and slot.value in self.made for one in self.later for slot in one.slots):
+            raise _NoLoop
+
+    def _find_role(self, at: int, place: int) -> tuple[Key, bool] | list[str | tuple[int, int]] | None:
         """What stands in a slot: a variable of the step or of the one before, text with numbers that grow, or what all steps have."""
-        slots = [block[at].slots[number] for block in self.blocks]
+        slots = [block[at].slots[place] for block in self.blocks]
         values = [slot.value for slot in slots]
         kind = slots[0].kind
         if kind in (SlotKind.NUMBER, SlotKind.STRING):
             return None if len(set(values)) == 1 else _find_progress([*map(str, values)])
         if kind is SlotKind.STORE:
-            return (at, number), False
+            return (at, place), False
         places = [self.made.get(str(value)) for value in values]
         if len(set(values)) == 1 and places[0] is None:
             return None
@@ -208,7 +266,7 @@ class _LoopWriter:
             return key, True
         raise _NoLoop
 
-    def _needs_both(self, key: tuple[int, int]) -> bool:
+    def _needs_both(self, key: Key) -> bool:
         """Whether a step reads what the one before left when it has made its own."""
         return self.read_at[key] > key[0]
 
@@ -218,36 +276,34 @@ class _LoopWriter:
         firsts = {begin // by if by > 0 and begin % by == 0 else 0 for begin, by in progress}
         return firsts.pop() if len(firsts) == 1 else 0
 
-    def _name(self, key: tuple[int, int]) -> str:
+    def _name(self, key: Key) -> str:
         own = str(self.blocks[0][key[0]].slots[key[1]].value)
         short = _NUMBERED.sub("", own)
         return own if short in self.names else self._choose(short)
 
-    def _collect(
-        self, read: set[str], plain: Mapping[tuple[int, int], str]
-    ) -> tuple[dict[tuple[int, int], str], dict[str, str]]:
+    def _collect(self, read: set[str], plain: Mapping[Key, str]) -> tuple[dict[Key, str], dict[str, Expression]]:
         """Lists of what every step made, where more than the last one is read behind the loop; and how all of it is read there."""
-        lists: dict[tuple[int, int], str] = {}
         last = len(self.blocks) - 1
-        for name in sorted(read, key=lambda one: self.made[one]):
-            step, *key = self.made[name]
-            if step != last:
-                lists.setdefault((key[0], key[1]), "")
-        for one in lists:
-            lists[one] = self._choose(f"{_NUMBERED.sub('', plain[one])}_by_step")
-        renamed = {}
+        keys = [(at, place) for step, at, place in sorted(self.made[name] for name in read) if step != last]
+        lists = {key: self._choose(f"{_NUMBERED.sub('', plain[key])}_by_step") for key in dict.fromkeys(keys)}
+        renamed: dict[str, Expression] = {}
         for name in read:
-            step, at, number = self.made[name]
-            renamed[name] = f"{lists[at, number]}[{step}]" if (at, number) in lists else plain[at, number]
+            step, *key = self.made[name]
+            at, place = key
+            renamed[name] = _take(lists[at, place], step) if (at, place) in lists else Name(plain[at, place])
         return lists, renamed
 
     def _choose(self, name: str) -> str:
         """A name that nothing has."""
-        free, number = name, 2
+        free, count = name, 2
         while free in self.names | self.fresh:
-            free, number = f"{name}_{number}", number + 1
+            free, count = f"{name}_{count}", count + 1
         self.fresh.add(free)
         return free
+
+
+def _set(name: str, value: Expression) -> Statement:
+    return Assign((Name(name),), value=value)
 
 
 def _find_progress(values: Sequence[str]) -> list[str | tuple[int, int]]:
@@ -255,40 +311,42 @@ def _find_progress(values: Sequence[str]) -> list[str | tuple[int, int]]:
     split = [_DIGITS.split(value) for value in values]
     if len({len(one) for one in split}) != 1:
         raise _NoLoop
-    found: list[str | tuple[int, int]] = []
-    for number, pieces in enumerate(zip(*split, strict=True)):
+    roles: list[str | tuple[int, int]] = []
+    for place, pieces in enumerate(zip(*split, strict=True)):
         if len(set(pieces)) == 1:
-            found.append(pieces[0])
+            roles.append(pieces[0])
             continue
-        if number % 2 == 0 or any(str(int(one)) != one for one in pieces):
+        if place % 2 == 0 or any(str(int(one)) != one for one in pieces):
             raise _NoLoop
         whole = [*map(int, pieces)]
         by = whole[1] - whole[0]
         if any(right - left != by for left, right in zip(whole, whole[1:], strict=False)):
             raise _NoLoop
-        found.append((whole[0], by))
-    return found
+        roles.append((whole[0], by))
+    return roles
 
 
-def _write_value(role: Sequence[str | tuple[int, int]], statement: ForwardStatement, number: int, counter: str, first: int) -> str:
+def _write_value(role: Sequence[str | tuple[int, int]], slot: Slot, counter: str, first: int) -> Expression:
     """The expression of a number or string that grows. Raises _NoLoop where the string cannot be written."""
-    slot = statement.slots[number]
-    words = [one if isinstance(one, str) else _write_number(*one, counter, first) for one in role]
+    grown = [_write_number(*one, counter, first) for one in role if not isinstance(one, str)]
     if slot.kind is SlotKind.NUMBER:
-        (text,) = [word for word in words if word]
-        before, after = statement.text[: slot.begin].rstrip()[-1:], statement.text[slot.end :].lstrip()[:1]
-        return text if before in "([,=:" and after in "),]:" else f"({text})"
+        return code.Group(grown[0]) if slot.operand else grown[0]
     if any(set("{}\"\\'") & set(one) for one in role if isinstance(one, str)):
         raise _NoLoop
-    if sum(map(bool, words)) == 1:
-        return f"str({''.join(words)})"
-    return 'f"' + "".join(word if isinstance(one, str) else "{" + word + "}" for one, word in zip(role, words, strict=True)) + '"'
+    if len(grown) == 1 and not any(isinstance(one, str) and one for one in role):
+        return Call(Name("str"), (grown[0],))
+    words = iter(grown)
+    parts = [String(one) if isinstance(one, str) else code.FormattedValue(next(words)) for one in role if one != ""]
+    return code.FormattedString('f"', tuple(parts))
 
 
-def _write_number(begin: int, by: int, counter: str, first: int) -> str:
+def _write_number(begin: int, by: int, counter: str, first: int) -> Expression:
     """begin + by * steps, by a counter that begins at `first`."""
     begin -= by * first
-    grown = counter if by == 1 else f"{by} * {counter}"
+    step = Name(counter)
     if not begin:
-        return grown
-    return f"{begin} - {-by} * {counter}" if by < 0 else f"{grown} + {begin}" if by == 1 else f"{begin} + {grown}"
+        return step if by == 1 else code.Binary(number(by), "*", step)
+    if by == 1:
+        return code.Binary(step, "+", number(begin))
+    operator = "-" if by < 0 else "+"
+    return code.Binary(number(begin), operator, code.Binary(number(abs(by)), "*", step))

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-import ast
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-Parents = Mapping[ast.AST, ast.AST]
+from tritonsmith.author.compiler.ir import code
+from tritonsmith.author.compiler.ir.code import Expression, Function, Name, Node, Number
+from tritonsmith.author.compiler.ir.walk import Path, iterate
+
 _ORDER = ("M", "N", "K", "SIZE", "LIMIT", "BLOCKS", "WIDTH", "STEPS", "STRIDE", "BOUND", "START", "BACK", "COUNT", "OFFSET")
 """Words for numbers, those that say most ahead."""
 _SIZES = ("M", "N", "K", "SIZE", "LIMIT", "STRIDE")
@@ -19,7 +21,10 @@ _SHAPED = ("zeros", "full", "reshape", "broadcast_to")
 _BOUNDING = ("minimum", "maximum", "where")
 _BOUNDED = {"m": "M", "line": "M", "n": "N", "across": "K", "down": "K"}
 """By variable of a product's kernel: the letter of its size."""
-_POINTER = re.compile(r"(.+?)_(?:ptr|at)(?:_\d+)?")
+_POINTER = re.compile(r"(.+?)_(ptr|at)(?:_\d+)?")
+"""Names of addresses: of pointers, and of places."""
+Trail = tuple[tuple[Node, int], ...]
+"""The records around one, the innermost last, each with the number of the child that leads to it."""
 
 
 @dataclass(frozen=True)
@@ -56,84 +61,141 @@ class NumberUse:
         return f"{self.tensor}_{self.word}".upper() if named else self.word
 
 
-def find_pointers(function: ast.FunctionDef) -> set[str]:
-    """Arguments that are pointers, and variables that are pointers with something added."""
-    found = {one.arg for one in function.args.args if one.annotation is None and re.search(r"_ptr(_\d+)?$", one.arg)}
-    for node in ast.walk(function):
-        if isinstance(node, ast.Assign) and isinstance(node.targets[0], ast.Name) and found & set(_list_summands(node.value)):
-            found.add(node.targets[0].id)
-    return found
+@dataclass(frozen=True)
+class UsedNumber:
+    """A whole number of a function that may become an argument."""
+
+    path: Path
+    value: int
+    use: NumberUse
+    operand: bool
+    """Whether it is multiplied, or divided, or divides."""
 
 
-def find_use(node: ast.Constant, parents: Parents, pointers: set[str], helpers: Mapping[str, tuple[str, ...]]) -> NumberUse | None:
-    """How a number is used; None where it has to stay as it is, such as an axis or a pattern of bits.
+def list_numbers(function: Function, helpers: Mapping[str, tuple[str, ...]]) -> list[UsedNumber]:
+    """The numbers of a function that may become arguments, in the order of the text.
 
-    A fraction without digits behind its point may be the divisor of a mean, which is the same as a whole number.
+    helpers: by function of the module that may take numbers: its parameters.
     """
-    parent = parents[node]
-    if type(node.value) is float:
-        if not isinstance(parent, ast.BinOp) or not isinstance(parent.op, ast.Div) or isinstance(parent.left, ast.Constant):
-            return None
-        return NumberUse("SIZE") if parent.right is node else None
-    if isinstance(parent, ast.Call):
-        return _find_call_use(node, parent, helpers)
-    if isinstance(parent, ast.Tuple):
-        call = parents[parent]
-        shaped = isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) and call.func.attr in _SHAPED
-        return NumberUse("WIDTH") if shaped else None
-    if isinstance(parent, ast.Compare):
-        return NumberUse(_BOUNDED.get(parent.left.id, "LIMIT") if isinstance(parent.left, ast.Name) else "LIMIT")
-    if not isinstance(parent, ast.BinOp) or isinstance(parent.left, ast.Constant) and isinstance(parent.right, ast.Constant):
+    reader = _NumberReader(find_pointers(function), helpers)
+    reader.read(function, (), ())
+    return reader.numbers
+
+
+def find_pointers(function: Function) -> set[str]:
+    """Parameters that are pointers, and variables that are pointers with something added."""
+    names = [(one.name, _POINTER.fullmatch(one.name)) for one in function.parameters if one.annotation is None]
+    pointers = {name for name, match in names if match is not None and match[2] == "ptr"}
+    for node in iterate(function):
+        match node:
+            case code.Assign(targets=(Name(name=name), *_), value=Expression() as value) if pointers & {*_list_summands(value)}:
+                pointers.add(name)
+    return pointers
+
+
+class _NumberReader:
+    """Goes through a function with what is around each number."""
+
+    def __init__(self, pointers: set[str], helpers: Mapping[str, tuple[str, ...]]) -> None:
+        self.pointers, self.helpers = pointers, helpers
+        self.numbers: list[UsedNumber] = []
+
+    def read(self, node: Node, path: Path, trail: Trail) -> None:
+        """Find the numbers in a record. Parentheses that the text does not need are not around anything."""
+        if isinstance(node, Number):
+            if trail and node.spelling.removesuffix(".0").isdigit() and (use := self.find_use(node, trail)) is not None:
+                above = trail[-1][0]
+                operand = isinstance(above, code.Binary) and above.operator not in ("+", "-")
+                self.numbers.append(UsedNumber(path, int(node.value), use, operand))
+        elif not isinstance(node, Name):
+            for place, child in enumerate(node.children()):
+                around = trail if isinstance(node, code.Group) else (*trail, (node, place))
+                self.read(child, (*path, place), around)
+
+    def find_use(self, node: Number, trail: Trail) -> NumberUse | None:
+        """How a number is used; None where it has to stay as it is, such as an axis or a pattern of bits.
+
+        A fraction without digits behind its point may be the divisor of a mean, which is the same as a whole number.
+        """
+        parent, place = trail[-1]
+        if isinstance(node.value, float):
+            divides = isinstance(parent, code.Binary) and parent.operator == "/" and place == 1 and not _is_constant(parent.left)
+            return NumberUse("SIZE") if divides else None
+        match parent:
+            case code.Call():
+                return self._find_call_use(parent, place - 1)
+            case code.Tuple():
+                call = trail[-2][0]
+                shaped = isinstance(call, code.Call) and isinstance(call.function, code.Attribute) and call.function.name in _SHAPED
+                return NumberUse("WIDTH") if shaped else None
+            case code.Compare(operands=(first, *_)):
+                left = _open(first)
+                return NumberUse(_BOUNDED.get(left.name, "LIMIT") if isinstance(left, Name) else "LIMIT")
+            case code.Binary() if not (_is_constant(parent.left) and _is_constant(parent.right)):
+                return self._find_operand_use(parent, place, trail)
         return None
-    top: ast.AST = parent
-    while isinstance(parents[top], ast.BinOp):
-        top = parents[top]
-    tensor = _find_tensor(top, parents[top])
-    if isinstance(parent.op, ast.Mult):
-        return NumberUse("STRIDE", tensor) if tensor else NumberUse("COUNT")
-    if isinstance(parent.op, ast.FloorDiv | ast.Mod | ast.Div):
-        counted = isinstance(parent.left, ast.Call) or isinstance(parent.left, ast.Name) and parent.left.id == "position"  # of blocks
-        return NumberUse("BLOCKS" if counted else "SIZE") if parent.right is node else None
-    if not isinstance(parent.op, ast.Add | ast.Sub):
+
+    def _find_call_use(self, call: code.Call, place: int) -> NumberUse | None:
+        match call.function:
+            case Name(name="range"):
+                return NumberUse("STEPS" if len(call.arguments) == 1 else ("OFFSET", "K", "COUNT")[place])
+            case Name(name=name):
+                names = self.helpers.get(name, ())
+                return NumberUse(names[place].upper(), passed=True) if place < len(names) else None
+            case code.Attribute(value=Name("tl"), name="arange"):
+                return NumberUse("WIDTH") if place else None
+            case code.Attribute(value=Name("tl"), name="static_range"):
+                return NumberUse("STEPS") if len(call.arguments) == 1 else None
+            case code.Attribute(value=Name("tl"), name=name) if name in _BOUNDING:
+                return NumberUse("BOUND")
         return None
-    chain: ast.AST = parent
-    while isinstance(above := parents[chain], ast.BinOp) and isinstance(above.op, ast.Add | ast.Sub):
-        chain = above
-    added = chain is top and bool(pointers & set(_list_summands(chain)))
-    if added and tensor:
-        return NumberUse("START" if isinstance(parent.op, ast.Add) else "BACK", tensor, added)
-    return NumberUse("COUNT" if isinstance(parent.op, ast.Sub) and parent.left is node else "OFFSET")
 
-
-def _find_call_use(node: ast.Constant, call: ast.Call, helpers: Mapping[str, tuple[str, ...]]) -> NumberUse | None:
-    if node not in call.args:
+    def _find_operand_use(self, parent: code.Binary, place: int, trail: Trail) -> NumberUse | None:
+        outer = [node for node, _ in reversed(trail)]
+        height = next(count for count, node in enumerate(outer) if not isinstance(node, code.Binary))
+        top, above = outer[height - 1], outer[height]
+        tensor = _find_tensor(top, above)
+        match parent.operator:
+            case "*":
+                return NumberUse("STRIDE", tensor) if tensor else NumberUse("COUNT")
+            case "//" | "%" | "/":
+                left = _open(parent.left)
+                counted = isinstance(left, code.Call) or left == Name("position")  # of blocks
+                return NumberUse("BLOCKS" if counted else "SIZE") if place == 1 else None
+            case "+" | "-":
+                only_added = all(isinstance(node, code.Binary) and node.operator in ("+", "-") for node in outer[:height])
+                added = only_added and bool(self.pointers & {*_list_summands(top)})
+                if added and tensor:
+                    return NumberUse("START" if parent.operator == "+" else "BACK", tensor, added)
+                return NumberUse("COUNT" if parent.operator == "-" and place == 0 else "OFFSET")
         return None
-    place = call.args.index(node)
-    if isinstance(call.func, ast.Name):
-        if call.func.id == "range":
-            return NumberUse("STEPS" if len(call.args) == 1 else ("OFFSET", "K", "COUNT")[place])
-        names = helpers.get(call.func.id, ())
-        return NumberUse(names[place].upper(), passed=True) if place < len(names) else None
-    if isinstance(call.func, ast.Attribute) and isinstance(call.func.value, ast.Name) and call.func.value.id == "tl":
-        if call.func.attr == "arange":
-            return NumberUse("WIDTH") if place else None
-        if call.func.attr == "static_range":
-            return NumberUse("STEPS") if len(call.args) == 1 else None
-        return NumberUse("BOUND") if call.func.attr in _BOUNDING else None
-    return None
 
 
-def _list_summands(node: ast.AST) -> list[str]:
+def _open(node: Node) -> Node:
+    """What stands in parentheses beyond need."""
+    while isinstance(node, code.Group):
+        node = node.inner
+    return node
+
+
+def _is_constant(node: Expression) -> bool:
+    return isinstance(_open(node), Number | code.Word | code.String)
+
+
+def _list_summands(node: Node) -> list[str]:
     """The names that a sum adds."""
-    if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add | ast.Sub):
-        return [*_list_summands(node.left), *_list_summands(node.right)]
-    return [node.id] if isinstance(node, ast.Name) else []
+    match _open(node):
+        case code.Binary(left=left, operator="+" | "-", right=right):
+            return [*_list_summands(left), *_list_summands(right)]
+        case Name(name=name):
+            return [name]
+    return []
 
 
-def _find_tensor(top: ast.AST, above: ast.AST) -> str:
+def _find_tensor(top: Node, above: Node) -> str:
     """The tensor whose addresses an expression gives."""
-    targets = [one.id for one in above.targets if isinstance(one, ast.Name)] if isinstance(above, ast.Assign) else []
+    targets = [target.name for target in above.targets if isinstance(target, Name)] if isinstance(above, code.Assign) else []
     for name in (*_list_summands(top), *targets):
-        if (found := _POINTER.fullmatch(name)) is not None:
-            return found[1]
+        if (match := _POINTER.fullmatch(name)) is not None:
+            return match[1]
     return ""

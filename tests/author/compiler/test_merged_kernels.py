@@ -9,6 +9,7 @@ from recipe_cases.reading import AHEAD
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.cards.model import FIRST, CardModel
 from tritonsmith.author.compiler.module.merging import merge_kernels
+from tritonsmith.author.compiler.module.record import ModuleCode
 from tritonsmith.author.compiler.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.evaluator.caller.local import LocalEvaluator
@@ -76,7 +77,8 @@ def test_a_merged_kernel_is_called_with_its_numbers_on_several_lines(monkeypatch
 def test_other_differences_keep_kernels_apart(evaluator: LocalEvaluator, forward: str) -> None:
     _, plan = asyncio.run(plan_of(evaluator, forward, "torch.randn(4, 48), torch.randn(4, 48)"))
     text = plan.write(PLAIN)
-    assert merge_kernels(text) is text and not any("SIZE" in kernel or "LIMIT" in kernel for kernel in text.kernels)
+    module = ModuleCode.from_text(text)
+    assert merge_kernels(module) is module and not any("SIZE" in kernel or "LIMIT" in kernel for kernel in text.kernels)
 
 
 def test_a_docstring_holds_for_all_launches(evaluator: LocalEvaluator) -> None:

@@ -7,6 +7,7 @@ import pytest
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.module.module import ModuleText
+from tritonsmith.author.compiler.module.record import ModuleCode
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.plan import read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
@@ -18,7 +19,7 @@ FORWARD = "found = []\nfor layer in self.a: x = x + layer(x); found.append(x.mea
 
 
 def roll(lines: list[str], returned: str) -> tuple[list[str], str]:
-    text = roll_steps(ModuleText(forward=lines, returned=returned))
+    text = roll_steps(ModuleCode.from_text(ModuleText(forward=lines, returned=returned))).as_text()
     return text.forward, text.returned
 
 
@@ -57,6 +58,11 @@ def test_what_a_step_still_reads_of_the_one_before_keeps_its_value() -> None:
     assert returned == "y"
 
 
+def test_a_variable_that_is_set_again_behind_is_no_step() -> None:
+    lines, returned = roll([*(f"y_{n} = f(x, {n} + n)" for n in range(10)), "y_0 = f(y_9)"], "y_0")
+    assert lines == ["y_0 = f(x, 0 + n)", "for step in range(1, 10):", "    y = f(x, (step) + n)", "y_0 = f(y)"] and returned == "y_0"
+
+
 @pytest.mark.parametrize(
     "lines",
     [
@@ -64,7 +70,7 @@ def test_what_a_step_still_reads_of_the_one_before_keeps_its_value() -> None:
         [f"y_{n} = f(x, {n * n})" for n in range(10)],  # no even growth
         repeat("y_{n} = f(x, {n})", 3),  # three steps are read as easily
         [f"y_{n}, z_{n} = f(x, {n})" for n in range(10)],  # several results of one call
-        [f"y_{n} = f(x, {n} + n)" for n in range(10)] + ["y_0 = f(y_9)"],  # operators are not followed
+        [f"y_{n % 3} = f(x, {n})" for n in range(10)] + ["y_9 = f(y_0)"],  # a variable that several steps set
     ],
 )
 def test_other_repetitions_stay_as_they_are(lines: list[str]) -> None:
