@@ -6,6 +6,7 @@ from tritonsmith.author.compiler.fusing.regions import RecurrentRegion
 from tritonsmith.author.compiler.ir.recurrence import Recurrence
 from tritonsmith.author.compiler.ir.values import Tensor
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
+from tritonsmith.author.types import TYPES
 
 _BIG = 2**31
 _UNITS, _DEPTH, _LEAST = 64, 128, 16
@@ -59,7 +60,7 @@ def _write_lines(one: Recurrence) -> list[str]:
 
 def _write_tile(one: Recurrence) -> list[str]:
     """Some hidden units of a step."""
-    hidden, cast = one.hidden, "" if one.dtype == "float32" else ".to(tl.float32)"
+    hidden, cast = one.hidden, TYPES[one.dtype].widening
     known = "" if one.state is not None else " & (step > 0)"
     lines = ["u = tile + tl.arange(0, UNITS)", f"some = u < {hidden}"]
     for number, gate in enumerate(one.gates):

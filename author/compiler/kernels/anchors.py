@@ -5,12 +5,12 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass, replace
 
-from tritonsmith.author.compiler.ir.values import FLOATS, TRITON_TYPES, Anchor, Scan, widen
+from tritonsmith.author.compiler.ir.values import FLOATS, TRITON_TYPES, Anchor, Scan
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling
+from tritonsmith.author.types import TYPES, find_sum_type
 
 LEAST = "-3.4028234663852886e38"
 """The least fp32 number: the maximum of nothing, from which even -inf has a distance."""
-_EXTREMES = {"int64": 2**63 - 1, "int32": 2**31 - 1, "int16": 2**15 - 1, "int8": 127, "uint8": 255}
 
 
 @dataclass(frozen=True)
@@ -62,16 +62,10 @@ def fill_line(line: str, title: str, text: str, place: str, helper: str, axis: s
     return _COUNTED.sub(lambda found: f"tl.where({valid}, {found[1]}, {found[2]})" if valid else found[1], filled)
 
 
-def find_type(dtype: str) -> str:
-    """The type in which values of a type are accumulated."""
-    wide = widen(dtype)
-    return "int32" if wide == "bool" else wide
-
-
 def find_kind(kind: str, dtype: str) -> ReductionKind:
     """The kind of a name, for values of a type."""
-    wide = find_type(dtype)
-    least, most = _find_ends(wide)
+    wide = find_sum_type(dtype)
+    least, most = TYPES[wide].ends
     if kind in ("sum", "prod"):
         sign, plain = ("+", "0") if kind == "sum" else ("*", "1")
         zero = f"{plain}.0" if wide in FLOATS else plain
@@ -90,12 +84,6 @@ def find_kind(kind: str, dtype: str) -> ReductionKind:
     if kind in ("argmax", "argmin"):
         return _find_place(kind[3:], least if kind == "argmax" else most)
     return _find_moments() if kind == "moments" else _find_exponentials()
-
-
-def _find_ends(wide: str) -> tuple[str, str]:
-    if wide in FLOATS:
-        return 'float("-inf")', 'float("inf")'
-    return str(-_EXTREMES[wide] - 1 if wide != "uint8" else 0), str(_EXTREMES[wide])
 
 
 def _find_place(name: str, edge: str) -> ReductionKind:
@@ -170,21 +158,21 @@ _SCANS = {
 
 def find_neutral(anchor: Anchor) -> str:
     """What changes nothing where it is put together with a value, as the kernel writes it."""
-    wide = find_type(anchor.dtype)
+    wide = find_sum_type(anchor.dtype)
     if anchor.kind in ("sum", "prod"):
         return ("0" if anchor.kind == "sum" else "1") + (".0" if wide in FLOATS else "")
-    return _find_ends(wide)[anchor.kind in ("min", "sort")]
+    return TYPES[wide].ends[anchor.kind in ("min", "sort")]
 
 
 def start_scan(anchor: Anchor, title: str, layout: RowLayout) -> str:
     """What comes before the first block."""
     shape = {RowLayout.ROW: "()", RowLayout.TILE: "(ROWS, 1)", RowLayout.COLUMNS: "(ROWS,)"}[layout]
-    return f"{title}_before = tl.full({shape}, {find_neutral(anchor)}, {TRITON_TYPES[find_type(anchor.dtype)]})"
+    return f"{title}_before = tl.full({shape}, {find_neutral(anchor)}, {TRITON_TYPES[find_sum_type(anchor.dtype)]})"
 
 
 def write_scan(anchor: Anchor, title: str, text: str, valid: str, tiling: Tiling) -> list[str]:
     """The scan of a block, `text`, where `valid`; its result is `title`."""
-    kind, before, wide = _SCANS[anchor.kind], f"{title}_before", find_type(anchor.dtype)
+    kind, before, wide = _SCANS[anchor.kind], f"{title}_before", find_sum_type(anchor.dtype)
     text = text if wide in FLOATS or anchor.kind in ("sum", "prod") else f"({text}).to({TRITON_TYPES[wide]})"  # places are of 32 bits
     if tiling.layout is RowLayout.COLUMNS:
         return [f"{before} = {kind.join.format(before, text)}", f"{title} = {before}"]

@@ -22,6 +22,7 @@ from tritonsmith.author.compiler.ir.values import (
     align,
     list_parts,
 )
+from tritonsmith.author.types import TYPES
 
 _TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller",
           "add_logs", "floor_quotient", "floor_remainder", "real_quotient", "real_remainder", "as_key", "from_key", "row", "k", "offset",
@@ -139,7 +140,7 @@ class Emitter:
             return self.outcomes[(id(value.anchor), value.which)]
         text, depends = self._write(value, at, guards)
         if id(value) in self.rounded:
-            text = f"{text if text.isidentifier() else f'({text})'}.to({TRITON_TYPES[value.dtype]}).to(tl.float32)"
+            text = f"{text if text.isidentifier() else f'({text})'}{TYPES[value.dtype].rounding}"
         if not text.isidentifier() and not (isinstance(value, Formula) and not value.inputs):
             name = self.arguments.name(value.name or "t")
             self._scope(depends).lines.append(f"{name} = {text}")
@@ -178,7 +179,7 @@ class Emitter:
         other = other or ("0.0" if value.dtype in FLOATS else "0")
         hint = self.load_hints.get(id(value), "")
         text = f"tl.load({self.address(value, index)}{f', mask={mask}, other={other}' if mask else ''}{hint})"
-        return text + (".to(tl.float32)" if value.dtype in ("float16", "bfloat16") and not self.narrow else ""), index.names
+        return text + ("" if self.narrow else TYPES[value.dtype].widening), index.names
 
     def address(self, value: Tensor, index: Index, stored: bool = False) -> str:
         """The pointer to an element."""

@@ -15,6 +15,7 @@ from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index
 from tritonsmith.author.compiler.ir.values import TRITON_TYPES, Formula, MatrixProduct, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.emitter import Emitter
 from tritonsmith.author.recipe import Settings
+from tritonsmith.author.types import IN_PARTS, TYPES
 
 TUNED = ("block_m", "block_n", "block_k", "group", "product_warps", "num_stages")
 """Settings of products."""
@@ -116,7 +117,7 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     """The tile of the settings, no larger than the product asks for."""
     region = region.usual
     depth = region.product.sizes[-1]
-    half = region.product.source.dtype != "float32"
+    half = region.product.source.dtype not in IN_PARTS
     scheme = "as they are" if half else str(settings["scheme"])
     kept = find_kept(region) if scheme in SPLIT else ""
     fresh = find_fresh(region).values() if scheme in SPLIT else ()
@@ -350,7 +351,7 @@ class TileEmitter(Emitter):
 
     def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str = "") -> tuple[str, frozenset[str]]:
         text, names = super()._load(value, at, guards, other)
-        return (text.removesuffix(".to(tl.float32)") if self.as_stored else text), names
+        return (text.removesuffix(TYPES[value.dtype].widening) if self.as_stored else text), names
 
     def load_at(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str) -> str:
         """A load as an expression."""
@@ -382,7 +383,7 @@ class TileEmitter(Emitter):
         along = next(one for one in spans if one in (ACROSS, DOWN))
         if ragged and (computed or along not in names):
             text = f"tl.where({along} < {depth}, {text}, 0.0)"
-        return f"({text}).to({TRITON_TYPES[value.dtype]})" if computed and value.dtype != "float32" else text
+        return f"({text}).to({TRITON_TYPES[value.dtype]})" if computed and value.dtype not in IN_PARTS else text
 
 
 OUTER = frozenset((BATCH, LINE, COLUMN))

@@ -15,7 +15,6 @@ from tritonsmith.author.compiler.kernels.anchors import (
     count_alone,
     fill_line,
     find_kind,
-    find_type,
     start_scan,
     write_scan,
 )
@@ -23,6 +22,7 @@ from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Kernel
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling, choose_tiling
 from tritonsmith.author.recipe import Settings
+from tritonsmith.author.types import find_sum_type
 
 _BIG = 2**31
 _UNROLLED = 32
@@ -285,7 +285,7 @@ class RowWriter:
         shape = {RowLayout.ROW: "(BLOCK,)", RowLayout.TILE: "(ROWS, BLOCK)", RowLayout.COLUMNS: "(ROWS,)"}[layout]
         kind = _choose_kind(anchor, self.ragged and _runs_back(self.region))
         for part, start in zip(kind.parts, kind.start, strict=True):
-            wide = "tl.int32" if part == "_place" else TRITON_TYPES[find_type(anchor.source.dtype)]
+            wide = "tl.int32" if part == "_place" else TRITON_TYPES[find_sum_type(anchor.source.dtype)]
             self.emitter.line(f"{self.titles[id(anchor)]}{part} = tl.full({'()' if part == TURN else shape}, {start}, {wide})")
 
     def _step(self, anchor: Anchor) -> None:

@@ -6,12 +6,13 @@ from tritonsmith.author.compiler.fusing.regions import RowRegion
 from tritonsmith.author.compiler.fusing.space import ROW
 from tritonsmith.author.compiler.ir.indices import variable
 from tritonsmith.author.compiler.ir.values import Anchor, Tensor
-from tritonsmith.author.compiler.kernels.anchors import find_kind, find_type
+from tritonsmith.author.compiler.kernels.anchors import find_kind
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
 from tritonsmith.author.compiler.kernels.rows import RowWriter, list_row_stores, order_passes
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, choose_tiling, round_up
 from tritonsmith.author.recipe import Settings
+from tritonsmith.author.types import find_sum_type
 
 _PROCESSORS = 128
 """About those of a card of this class; `parts` counts programs for each."""
@@ -59,7 +60,7 @@ def list_suffixes(anchor: Anchor) -> tuple[str, ...]:
 
 def find_part_type(anchor: Anchor, suffix: str) -> str:
     """The type of what a part leaves."""
-    return "int32" if suffix == "_place" else find_type(anchor.source.dtype)
+    return "int32" if suffix == "_place" else find_sum_type(anchor.source.dtype)
 
 
 def _store_part(writer: RowWriter, anchor: Anchor, suffix: str, parts: int) -> Buffer:

@@ -8,6 +8,7 @@ from tritonsmith.author.compiler.ir.indices import Index
 from tritonsmith.author.compiler.ir.values import TRITON_TYPES, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.attention.blocks import KEPT, Blocks
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
+from tritonsmith.author.types import IN_PARTS
 
 DOWN = "n_down"
 """Keys as rows, where `n` has them as columns."""
@@ -30,7 +31,7 @@ def load_operand(region: AttentionRegion, emitter: Emitter, value: Tensor, row: 
     below: Tensor = value
     while isinstance(below, TensorView) and below.guard is None and not is_read(below):
         below = below.source
-    direct = value.dtype != "float32"
+    direct = value.dtype not in IN_PARTS
     emitter.narrow = direct and is_read(below)
     text = emitter.read(value, at)
     emitter.narrow = False
