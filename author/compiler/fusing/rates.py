@@ -9,6 +9,7 @@ from __future__ import annotations
 from tritonsmith.author.compiler.fusing.operands import find_fresh, has_rim
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.ir.values import MatrixProduct, Tensor, TensorView
+from tritonsmith.author.types import IN_PARTS
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, OPERATOR_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
@@ -117,7 +118,7 @@ def _count_channels(product: MatrixProduct) -> int:
 
 
 def _find_kind(dtype: str, precision: PrecisionClass) -> str:
-    if dtype != "float32":
+    if dtype not in IN_PARTS:
         return "half"
     return "tf32" if precision is PrecisionClass.TF32 else "split"
 
