@@ -10,6 +10,7 @@ from tritonsmith.author.compiler.fusing.regions import CallRegion, RowRegion, Wo
 from tritonsmith.author.compiler.kernels.held import is_held
 from tritonsmith.author.compiler.plan import RegionPlan
 from tritonsmith.author.recipe import Settings
+from tritonsmith.author.types import IN_PARTS
 from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED
 from tritonsmith.evaluator.schema import Hardware, Verdict
 
@@ -55,7 +56,7 @@ def time_regions(
 
 def count_seconds(region: WorkRegion, hardware: Hardware) -> float:
     """What the products of a region take at the card's rate; those of fp32 are three products of parts."""
-    rate = hardware.fp16 if region.stores[0].dtype != "float32" else max(hardware.fp32, hardware.fp16 / _PARTS)
+    rate = hardware.fp16 if region.stores[0].dtype not in IN_PARTS else max(hardware.fp32, hardware.fp16 / _PARTS)
     return region.flops / rate
 
 

@@ -6,6 +6,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
 from tritonsmith.author.compiler.ir.values import MatrixProduct
+from tritonsmith.author.types import AS_THEY_ARE
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.cards.estimate import estimate_trace
 from tritonsmith.evaluator.cards.launch_cost import LAUNCH_IN_GRAPH
@@ -40,7 +41,7 @@ def _find_cost(region: CallRegion, products: Mapping[str, MatrixProduct], steps:
     product = products.get(region.call.name)
     name = "aten.convolution" if product is not None and product.window else "aten.mm" if product is not None else "aten.other"
     flops, launches = product.flops if product is not None else 0.0, max(1, _LAUNCHES_OF_STEP * steps)
-    return OperatorCost(name, launches, flops, float(region.bytes), region.call.dtype in ("float16", "bfloat16"), launches)
+    return OperatorCost(name, launches, flops, float(region.bytes), region.call.dtype in AS_THEY_ARE, launches)
 
 
 def list_layers(regions: Iterable[WorkRegion]) -> dict[str, int]:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 
 from tritonsmith.author.families.convnet.plan import NetworkPlan, NetworkStep, StepKind
+from tritonsmith.author.types import IN_PARTS
 from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass
 
@@ -28,7 +29,7 @@ _LEAST, _TILE, _STEP = 16, 128, 32
 def predict_network(plan: NetworkPlan, hardware: Hardware, precision: PrecisionClass, replayed: bool) -> float:
     """Seconds of `convnet_products` with its plain settings."""
     deep = sum(step.layer is not None and step.layer.weighs for step in plan.steps) > _MOST_LAYERS
-    exact = plan.dtype == "float32" and not precision.allows_tf32
+    exact = plan.dtype in IN_PARTS and not precision.allows_tf32
     launch = LAUNCH_IN_GRAPH if replayed else LAUNCH_AS_CALLED
     seconds = sum(max(launch, _predict_step(step, plan, hardware, exact)) for step in plan.steps)
     return seconds * (_DEEP if deep else 1.0)
