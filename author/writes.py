@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from tritonsmith.author.types import FLOATS, TYPES
 from tritonsmith.evaluator.schema import OpNode
 
 RESHAPED = ("view", "unsqueeze", "squeeze", "unflatten", "view_as", "reshape", "flatten", "reshape_as", "ravel")
@@ -14,7 +15,7 @@ SPLIT = ("chunk", "split", "unbind", "tensor_split")
 """Calls that show parts of it."""
 PICKED = ("getitem", "select", "narrow", "expand", "expand_as", "diagonal", "getattr")
 """Calls that show some of its elements."""
-SAME = ("detach", "contiguous", "alias", "to", "type", "type_as", "float", "half", "bfloat16", "double", "requires_grad_", "dropout",
+SAME = ("detach", "contiguous", "alias", "to", "type", "type_as", *(TYPES[name].method for name in FLOATS), "requires_grad_", "dropout",
         "nn.Identity", "nn.Dropout", "nn.Flatten", "nn.Unflatten")  # fmt: skip
 """Calls that may return the tensor that they are given."""
 _WRITING = ("iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod", "iand", "ior", "ixor", "ilshift", "irshift", "setitem")

@@ -17,6 +17,7 @@ from tritonsmith.author.compiler.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.recipe import Recipe, RecipeFamily, Settings
+from tritonsmith.author.types import IN_PARTS
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -77,7 +78,7 @@ def _list_blocks(attentions: list[Attention], plain: Settings, fits: HeadFits) -
     settings = plain
     if widest > fits.wide:
         sizes = _SMALLER[1:]
-    elif attentions and all(one.query.dtype != "float32" != one.value.dtype for one in attentions):
+    elif attentions and all(not {one.query.dtype, one.value.dtype} & {*IN_PARTS} for one in attentions):
         sizes, settings = _SMALLER[2:], plain | {"attention_stages": 3}
     elif widest <= fits.small and all(splits_ahead(one, choose_blocks(one, few_warps), few_warps) for one in attentions):
         settings = few_warps
@@ -147,11 +148,11 @@ def _uses(plan: KernelPlan, name: str) -> bool:
     """Settings belong to a class of region; ways to multiply are those of fp32 operands."""
     assert isinstance(plan, RegionPlan)
     if name == "attention_products":
-        return any("float32" in (one.query.dtype, one.value.dtype) for one in plan.attentions)
+        return any({one.query.dtype, one.value.dtype} & {*IN_PARTS} for one in plan.attentions)
     if name in _ATTENTION:
         return bool(plan.attentions)
     if name == "scheme":
-        return any(isinstance(one, ProductRegion) and one.product.source.dtype == "float32" for one in plan.regions)
+        return any(isinstance(one, ProductRegion) and one.product.source.dtype in IN_PARTS for one in plan.regions)
     if name == "replayed":
         return can_replay(plan)
     if name in _HELD:

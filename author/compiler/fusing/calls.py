@@ -23,6 +23,7 @@ from tritonsmith.author.cost import (
     time_operators,
     time_product,
 )
+from tritonsmith.author.types import AS_THEY_ARE
 from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import PrecisionClass
 
@@ -141,7 +142,7 @@ def _find_cost(region: CallRegion, products: Mapping[str, MatrixProduct], steps:
     product = products.get(region.call.name)
     name = "aten.convolution" if product is not None and product.window else "aten.mm" if product is not None else "aten.other"
     flops, launches = product.flops if product is not None else 0.0, max(1, _LAUNCHES_OF_STEP * steps)
-    return OperatorCost(name, launches, flops, float(region.bytes), region.call.dtype in ("float16", "bfloat16"), launches)
+    return OperatorCost(name, launches, flops, float(region.bytes), region.call.dtype in AS_THEY_ARE, launches)
 
 
 def list_layers(regions: Iterable[WorkRegion]) -> dict[str, int]:

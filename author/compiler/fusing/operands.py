@@ -14,6 +14,7 @@ from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, DOWN
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Shape, Variable, ravel
 from tritonsmith.author.compiler.ir.values import Held, MatrixProduct, Tensor, TensorView
+from tritonsmith.author.types import IN_PARTS
 
 _ALIGNED = 8
 """fp16 values of 16 bytes, which a thread loads at once."""
@@ -112,7 +113,7 @@ def _is_worth(region: ProductRegion) -> bool:
 def _read_operands(region: ProductRegion) -> dict[str, FreshOperand]:
     """By side: the operands that are no parameters; nothing where one of them cannot be split ahead of the product."""
     product, kept = region.product, find_kept(region)
-    if product.source.dtype != "float32":
+    if product.source.dtype not in IN_PARTS:
         return {}
     found: dict[str, FreshOperand] = {}
     for side, value, at, name in (("left", product.source, region.left, ACROSS), ("right", product.right, region.right, DOWN)):
@@ -142,7 +143,7 @@ def _read_operand(
         views.append(value)
         value = value.source
     moved, guards = _follow(tuple(views), at)
-    if value.dtype != "float32" or any(view.fill != "0.0" for view in views if view.guard) or depth < 2:
+    if value.dtype not in IN_PARTS or any(view.fill != "0.0" for view in views if view.guard) or depth < 2:
         return None
     for axis, index in enumerate(moved):
         if name not in index.names:

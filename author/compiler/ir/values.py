@@ -11,20 +11,14 @@ from tritonsmith.author.compiler.ir.columns import ColumnOrder
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape, count, loaded
 from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.walk import iterate
+from tritonsmith.author.types import BYTES as BYTES
+from tritonsmith.author.types import FLOATS as FLOATS
+from tritonsmith.author.types import TRITON_TYPES as TRITON_TYPES
+from tritonsmith.author.types import TYPES
+from tritonsmith.author.types import widen as widen
 
-FLOATS = ("float32", "float16", "bfloat16", "float64")
-TRITON_TYPES = {
-    "float32": "tl.float32", "float16": "tl.float16", "bfloat16": "tl.bfloat16", "float64": "tl.float64", "int64": "tl.int64",
-    "int32": "tl.int32", "int16": "tl.int16", "int8": "tl.int8", "uint8": "tl.uint8", "bool": "tl.int1",
-}  # fmt: skip
 TYPE_NAMES: dict[str, Expression] = {dtype: expression(text) for dtype, text in TRITON_TYPES.items()}
 """The records of Triton's types."""
-BYTES = {"float64": 8, "int64": 8, "float32": 4, "int32": 4, "float16": 2, "bfloat16": 2, "int16": 2, "int8": 1, "uint8": 1, "bool": 1}
-
-
-def widen(dtype: str) -> str:
-    """The type in which kernels compute with values of a type."""
-    return "float32" if dtype in ("float16", "bfloat16") else dtype
 
 
 @dataclass(frozen=True)
@@ -407,5 +401,5 @@ def base_of(value: Tensor) -> Tensor:
 
 def is_rounded(value: Tensor) -> bool:
     """Whether a kernel has a value just as its type holds it: only arithmetic of 16 bits is done in a wider one."""
-    cast = f".to({TRITON_TYPES[value.dtype]}).to(tl.float32)"
-    return widen(value.dtype) == value.dtype or isinstance(value, Formula) and value.template.endswith(cast)
+    row = TYPES[value.dtype]
+    return not row.computed or isinstance(value, Formula) and value.template.endswith(row.rounding)

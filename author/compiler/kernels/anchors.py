@@ -8,13 +8,13 @@ from functools import cache, lru_cache
 from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Keyword, Name, Statement, number
 from tritonsmith.author.compiler.ir.precedence import tidy
 from tritonsmith.author.compiler.ir.template import Value, expression, list_holes, statement
-from tritonsmith.author.compiler.ir.values import FLOATS, TYPE_NAMES, Anchor, Scan, widen
+from tritonsmith.author.compiler.ir.values import FLOATS, TYPE_NAMES, Anchor, Scan
 from tritonsmith.author.compiler.kernels.pieces import assign, choose, options
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling
+from tritonsmith.author.types import TYPES, find_sum_type
 
 LEAST = expression("-3.4028234663852886e38")
 """The least fp32 number: the maximum of nothing, from which even -inf has a distance."""
-_EXTREMES = {"int64": 2**63 - 1, "int32": 2**31 - 1, "int16": 2**15 - 1, "int8": 127, "uint8": 255}
 _LAST = number(2**31 - 1)
 """A place behind all others."""
 _ZERO, _ONE = number(0.0), number(1.0)
@@ -120,16 +120,10 @@ def fill_line(line: Line, terms: Terms) -> Statement:
 _list_holes = lru_cache(maxsize=None)(list_holes)
 
 
-def find_type(dtype: str) -> str:
-    """The type in which values of a type are accumulated."""
-    wide = widen(dtype)
-    return "int32" if wide == "bool" else wide
-
-
 @cache
 def find_kind(kind: str, dtype: str) -> ReductionKind:
     """The kind of a name, for values of a type."""
-    wide = find_type(dtype)
+    wide = find_sum_type(dtype)
     least, most = _find_ends(wide)
     if kind == "sum":
         return _accumulate("{n} += {counted}", "tl.sum({x}, {{*a}})", number(0.0 if wide in FLOATS else 0))
@@ -152,9 +146,8 @@ def _accumulate(step: str, take: str, neutral: Expression) -> ReductionKind:
 
 @cache
 def _find_ends(wide: str) -> tuple[Expression, Expression]:
-    if wide in FLOATS:
-        return expression('float("-inf")'), expression('float("inf")')
-    return number(-_EXTREMES[wide] - 1 if wide != "uint8" else 0), number(_EXTREMES[wide])
+    least, most = TYPES[wide].ends
+    return expression(least), expression(most)
 
 
 def _find_place(name: str, edge: Expression) -> ReductionKind:
@@ -240,7 +233,7 @@ def list_suffixes(anchor: Anchor) -> tuple[str, ...]:
 
 def find_part_type(anchor: Anchor, suffix: str) -> str:
     """The type of what a part leaves."""
-    return "int32" if suffix == "_place" else find_type(anchor.source.dtype)
+    return "int32" if suffix == "_place" else find_sum_type(anchor.source.dtype)
 
 
 def pick_other(anchor: Anchor, suffix: str) -> Expression:
@@ -273,7 +266,7 @@ _SCANS = {
 
 def find_neutral(anchor: Anchor) -> Expression:
     """What changes nothing where it is put together with a value, as the kernel writes it."""
-    wide = find_type(anchor.dtype)
+    wide = find_sum_type(anchor.dtype)
     if anchor.kind in ("sum", "prod"):
         plain = 0 if anchor.kind == "sum" else 1
         return number(float(plain) if wide in FLOATS else plain)
@@ -290,13 +283,13 @@ def start_scan(anchor: Anchor, title: str, layout: RowLayout) -> Statement:
     """What comes before the first block."""
     return statement(
         "{before} = tl.full({shape}, {neutral}, {dtype})",
-        before=f"{title}_before", shape=_SHAPES[layout], neutral=find_neutral(anchor), dtype=TYPE_NAMES[find_type(anchor.dtype)],
+        before=f"{title}_before", shape=_SHAPES[layout], neutral=find_neutral(anchor), dtype=TYPE_NAMES[find_sum_type(anchor.dtype)],
     )  # fmt: skip
 
 
 def write_scan(anchor: Anchor, title: str, block: Expression, valid: Expression | None, tiling: Tiling) -> list[Statement]:
     """The scan of a block, where `valid`; its result is `title`."""
-    kind, before, wide = _SCANS[anchor.kind], Name(f"{title}_before"), find_type(anchor.dtype)
+    kind, before, wide = _SCANS[anchor.kind], Name(f"{title}_before"), find_sum_type(anchor.dtype)
     if wide not in FLOATS and anchor.kind not in ("sum", "prod"):  # places are of 32 bits
         block = expression("({x}).to({dtype})", x=block, dtype=TYPE_NAMES[wide])
     if tiling.layout is RowLayout.COLUMNS:

@@ -26,6 +26,7 @@ from tritonsmith.author.compiler.ir.values import (
 )
 from tritonsmith.author.compiler.kernels.pieces import assign, choose, is_name, join_tests, load, store
 from tritonsmith.author.compiler.kernels.texts import as_expression, read_lines
+from tritonsmith.author.types import TYPES, widen
 
 _TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller",
           "add_logs", "floor_quotient", "floor_remainder", "real_quotient", "real_remainder", "as_key", "from_key", "row", "k", "offset",
@@ -34,7 +35,6 @@ _TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "s
 """Names that no value of a kernel may have."""
 _SMALL = 2**31
 _ZERO, _ZERO_POINT = number(0), number(0.0)
-_WIDE = TYPE_NAMES["float32"]
 Found = tuple[Expression, frozenset[str]]
 """An expression, and the variables that it depends on."""
 Bound = Expression | str | None
@@ -161,7 +161,7 @@ class Emitter:
         node, depends = self._write(value, at, guards)
         if id(value) in self.rounded:
             template = "{x}.to({own}).to({wide})" if is_name(node) else "({x}).to({own}).to({wide})"
-            node = expression(template, x=node, own=TYPE_NAMES[value.dtype], wide=_WIDE)
+            node = expression(template, x=node, own=TYPE_NAMES[value.dtype], wide=TYPE_NAMES[widen(value.dtype)])
         if not is_name(node) and not (isinstance(value, Formula) and not value.inputs):
             name = self.arguments.name(value.name or "t")
             self._scope(depends).lines.append(assign(name, node))
@@ -200,8 +200,8 @@ class Emitter:
         mask = self.mask(index.names, guards)
         other = other or (_ZERO_POINT if value.dtype in FLOATS else _ZERO)
         node: Expression = load(self.address(value, index), mask, other, self.load_options.get(id(value), ()))
-        if value.dtype in ("float16", "bfloat16") and not self.narrow:
-            node = expression("{x}.to({wide})", x=node, wide=_WIDE)
+        if (wide := TYPES[value.dtype].computed) and not self.narrow:
+            node = expression("{x}.to({wide})", x=node, wide=TYPE_NAMES[wide])
         return node, index.names
 
     def address(self, value: Tensor, index: Index, stored: bool = False) -> Expression:

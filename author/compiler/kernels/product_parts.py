@@ -18,7 +18,9 @@ from tritonsmith.author.compiler.kernels.emitter import Arguments
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, fold
 from tritonsmith.author.compiler.kernels.product_tiles import INNER, OUTER, ProductTile, TileEmitter
 from tritonsmith.author.compiler.kernels.texts import list_texts, show
+from tritonsmith.author.types import PART, TRITON_TYPES
 
+_TO_PART = f".to({TRITON_TYPES[PART]})"
 _NAMES = (*OUTER, *INNER, "line", "values", "scaled", "largest", "exponent", "rough", "high", "low", "place", "parts_ptr", "exponents_ptr")
 """Names of the kernel's own."""
 LINES, PLACES = 4, 256
@@ -42,7 +44,7 @@ def write_parts(region: ProductRegion, tile: ProductTile, name: str) -> KeptPart
     assert isinstance(base, Held), "only parameters are kept"
     both = tile.scheme == "fp16x3"
     count = (3 if tile.at_once else 2) if both else 1
-    parts = Buffer(shape=(count, batch, lines, taps * padded), dtype="float16", name=f"{base.name}_parts")
+    parts = Buffer(shape=(count, batch, lines, taps * padded), dtype=PART, name=f"{base.name}_parts")
     kept = KeptParts(f"split_{name}", base, parts, Buffer(shape=(batch, lines), dtype="int32", name=f"{base.name}_exponents"))
     own, line, tap, across = variable(BATCH, batch), variable(LINE, lines), variable(TAP, taps), variable(ACROSS, depth)
     writer = _LineWriter(value, (own, line, tap, across) if left else (own, tap, across, line), (lines, taps, depth, padded))
@@ -53,13 +55,13 @@ def write_parts(region: ProductRegion, tile: ProductTile, name: str) -> KeptPart
     writer.emitter.line("rough = tl.max((largest >= 0x7F800000).to(tl.int32), 0)  # infinity or NaN")
     place = f"{f'(batch * {lines} + m)' if batch > 1 else 'm'} * {taps * padded} + {f'tap * {padded} + ' if taps > 1 else ''}across"
     inside = f"(m < {lines}) & (across < {padded})"
-    stores = [f"tl.store(parts_ptr + {place}, {'high' if both else 'scaled.to(tl.float16)'}, mask={inside})"]
+    stores = [f"tl.store(parts_ptr + {place}, {'high' if both else f'scaled{_TO_PART}'}, mask={inside})"]
     if both:
         stores = ["high, low = split_value(scaled)", *stores, f"tl.store(parts_ptr + {kept.apart} + {place}, low, mask={inside})"]
     seen, lower = "scaled", ""
     if tile.at_once:  # below 2^4, so that the high part times 2^11 is a number of fp16: all three products have the same scale then
         seen, lower = "scaled * 2.0", " - 11"
-        stores.append(f"tl.store(parts_ptr + {2 * kept.apart} + {place}, (high.to(tl.float32) * 2048.0).to(tl.float16), mask={inside})")
+        stores.append(f"tl.store(parts_ptr + {2 * kept.apart} + {place}, (high.to(tl.float32) * 2048.0){_TO_PART}, mask={inside})")
     test = f"rough = tl.maximum(rough, is_uneven(tl.max(magnitude({seen}), 0)))"
     writer.add_loop([f"scaled = shift(values, exponent[:, None]{lower})", test, *stores])
     blocks = -(-lines // LINES)
@@ -136,7 +138,7 @@ class FreshParts:
 
         source = self.parts[part if self.free else 0]
         return TensorView(
-            shape=value.shape, dtype="float16", source=source, move=move, guard=lambda at: operand.follow(at)[1], name=value.name
+            shape=value.shape, dtype=PART, source=source, move=move, guard=lambda at: operand.follow(at)[1], name=value.name
         )
 
     def place_largest(self, span: Index, place: Coordinates) -> Coordinates:
@@ -180,7 +182,7 @@ def write_fresh(
     at.insert(operand.axis, variable(DOWN, depth))
     emitter.line(f"values = {emitter.read_tile(base, tuple(at), ('DEPTH', 'PLACES'), (DOWN, COLUMN), depth, bool(bounds[DOWN]))}")
     emitter.line("largest = tl.maximum(largest, magnitude(values))")
-    emitter.line("high, low = split_value(values)" if both else "high = values.to(tl.float16)")
+    emitter.line("high, low = split_value(values)" if both else f"high = values{_TO_PART}")
     mask = " & ".join(text for text in (bounds[COLUMN], f"(down < {padded})" if whole > padded else "") if text)
     _store_parts(emitter, parts, variable(COLUMN, places) * padded + variable(DOWN, depth), mask, both)
     if per_span > 1:
@@ -222,9 +224,9 @@ def _make_buffers(operand: FreshOperand, spans: int, both: bool, free: bool) -> 
     """Where the parts lie, and the largest of each span."""
     title, shape, named = operand.base.name or "x", (*operand.others, operand.padded), ("high", "low") if both else ("half",)
     if free:
-        parts = tuple(Buffer(shape=shape, dtype="float16", name=f"{title}_{part}") for part in named)
+        parts = tuple(Buffer(shape=shape, dtype=PART, name=f"{title}_{part}") for part in named)
     else:
-        parts = (Buffer(shape=(len(named), *shape), dtype="float16", name=f"{title}_parts"),)
+        parts = (Buffer(shape=(len(named), *shape), dtype=PART, name=f"{title}_parts"),)
     largest = Buffer(shape=(*operand.others, spans) if free else (spans, *operand.others), dtype="int32", name=f"{title}_largest")
     return parts, largest
 

@@ -21,6 +21,7 @@ from tritonsmith.author.compiler.kernels.emitter import Emitter, Found
 from tritonsmith.author.compiler.kernels.pieces import assign, join_tests, reads
 from tritonsmith.author.compiler.kernels.texts import as_expression
 from tritonsmith.author.recipe import Settings
+from tritonsmith.author.types import IN_PARTS
 
 TUNED = ("block_m", "block_n", "block_k", "group", "product_warps", "num_stages")
 """Settings of products."""
@@ -103,7 +104,7 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     region = region.usual
     fits = region.card.fits.tiles
     depth = region.product.sizes[-1]
-    half = region.product.source.dtype != "float32"
+    half = region.product.source.dtype not in IN_PARTS
     scheme = "as they are" if half else str(settings["scheme"])
     kept = find_kept(region) if scheme in SPLIT else ""
     fresh = find_fresh(region).values() if scheme in SPLIT else ()

@@ -19,7 +19,6 @@ from tritonsmith.author.compiler.kernels.anchors import (
     count_alone,
     fill_line,
     find_kind,
-    find_type,
     start_scan,
     write_scan,
 )
@@ -28,6 +27,7 @@ from tritonsmith.author.compiler.kernels.kernel import Kernel
 from tritonsmith.author.compiler.kernels.pieces import BLOCK, assign, loop, options, widen
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling, choose_tiling
 from tritonsmith.author.recipe import Settings
+from tritonsmith.author.types import find_sum_type
 
 _BIG = 2**31
 INSIDE, VALID = Name("inside"), Name("valid")
@@ -315,7 +315,7 @@ class RowWriter:
             return
         kind = _choose_kind(anchor, self.ragged and _runs_back(self.region))
         for part, start in zip(kind.parts, kind.start, strict=True):
-            dtype = "int32" if part == "_place" else find_type(anchor.source.dtype)
+            dtype = "int32" if part == "_place" else find_sum_type(anchor.source.dtype)
             shape = _ONE if part == TURN else _SHAPES[layout]
             name = f"{self.titles[id(anchor)]}{part}"
             value = expression("tl.full({shape}, {start}, {dtype})", shape=shape, start=start, dtype=TYPE_NAMES[dtype])

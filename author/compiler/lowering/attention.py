@@ -27,8 +27,8 @@ from tritonsmith.author.compiler.lowering.equations import read_equation
 from tritonsmith.author.compiler.lowering.pointwise import broadcast, formula
 from tritonsmith.author.compiler.lowering.reductions import softmax
 from tritonsmith.author.compiler.lowering.views import expand, permute, swap, view
+from tritonsmith.author.types import MATRICES
 
-_TYPES = ("float32", "float16", "bfloat16")
 _LEAST = 2
 """Keys, features of a query and columns of a value from which on they are a block; one of them is no product of matrices."""
 _WIDEST = 1024
@@ -49,7 +49,7 @@ _RELU = "tl.maximum({0}, 0.0)"
 
 def split_product(value: LibraryCall) -> tuple[Tensor, Tensor] | None:
     """The operands [..., M, D] and [..., D, N] of a PyTorch call that multiplies matrices; None for any other call."""
-    if len(value.inputs) != 2 or any(one.dtype not in _TYPES for one in value.inputs):
+    if len(value.inputs) != 2 or any(one.dtype not in MATRICES for one in value.inputs):
         return None
     left, right = value.inputs
     if value.text.startswith("torch.einsum("):
@@ -99,7 +99,7 @@ def find_attention(left: Tensor, right: Tensor, call: NodeCall) -> Attention | N
     score = _find_softmax(weights)
     softmax, score = score is not None, score or weights
     heads, queries, keys = count(left.shape[:-2]), left.shape[-2], left.shape[-1]
-    if call.dtype not in _TYPES or right.dtype not in _TYPES or count(score.shape) != count(left.shape) or score.shape[-1:] != (keys,):
+    if call.dtype not in MATRICES or right.dtype not in MATRICES or count(score.shape) != count(left.shape) or score.shape[-1:] != (keys,):
         return None
     product = _find_product(score, heads, queries, keys)
     sides = split_product(product) if product is not None else None
@@ -244,7 +244,7 @@ def attend_directly(
     """softmax(query @ key^T * scale + mask) @ value; a mask of truths says what a query sees. Raises NotCovered."""
     leads = broadcast(query.shape[:-2], key.shape[:-2], value.shape[:-2])
     query, key, value = (expand(one, (*leads, *one.shape[-2:])) for one in (query, key, value))
-    if not {query.dtype, key.dtype, value.dtype} <= set(_TYPES) or max(query.shape[-1], value.shape[-1]) > _WIDEST:
+    if not {query.dtype, key.dtype, value.dtype} <= set(MATRICES) or max(query.shape[-1], value.shape[-1]) > _WIDEST:
         raise NotCovered(f"on {query.dtype}")
     if min(query.shape[-1], value.shape[-1], key.shape[-2]) < _LEAST:
         raise NotCovered("with one key, or one feature")

@@ -9,6 +9,7 @@ from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import FLOATS, Tensor
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import KNOWN, common_type, divide_whole, formula
+from tritonsmith.author.types import TYPES, NumberKind
 
 _LOGARITHM = "tl.where({0} == {1}, {0} + 0.6931471805599453, tl.maximum({0}, {1}) + libdevice.log1p(tl.exp(-tl.abs({0} - {1}))))"
 """Two infinities of one sign have no distance."""
@@ -100,7 +101,8 @@ def _invert(call: NodeCall) -> Lowered:
     value = call.tensor(0, "input", "self")
     if call.dtype == "bool" or call.dtype in FLOATS:
         return formula("{0} == 0" if value.dtype != "bool" else "~{0}", value, like=value.dtype, result="bool")
-    return formula("{0} ^ 255" if call.dtype == "uint8" else "~{0}", value, like=call.dtype)
+    row = TYPES[call.dtype]
+    return formula(f"{{0}} ^ {row.largest}" if row.kind is NumberKind.UNSIGNED else "~{0}", value, like=call.dtype)
 
 
 def _shift(call: NodeCall) -> Lowered:
@@ -113,7 +115,7 @@ def _replace_special(call: NodeCall) -> Lowered:
     value, dtype = call.tensor(0, "input", "self"), call.dtype
     if dtype not in FLOATS:
         return value
-    largest = {"float16": 65504.0, "bfloat16": 3.3895313892515355e38, "float32": 3.4028234663852886e38}.get(dtype, 1.7976931348623157e308)
+    largest = TYPES[dtype].largest
     given = [call.get(place, name, default=None) for place, name in enumerate(("nan", "posinf", "neginf"), 1)]
     nan, high, low = (plain if one is None else one for one, plain in zip(given, (0.0, largest, -largest), strict=True))
     text = 'tl.where({0} != {0}, {1}, tl.where({0} == float("inf"), {2}, tl.where({0} == float("-inf"), {3}, {0})))'

@@ -7,6 +7,7 @@ from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall,
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.reductions import along, find_moments, keep_axes, reduce, vector_norm
 from tritonsmith.author.compiler.lowering.views import reshape
+from tritonsmith.author.types import TYPES
 
 Moments = tuple[Tensor, Tensor, Tensor]
 """Mean, sum of squared distances from it, and the distances."""
@@ -49,7 +50,7 @@ def _rms(call: NodeCall) -> Lowered:
     source, sizes = call.tensor(0, "input"), call.option(1, "normalized_shape", None)
     eps = call.option(3, "eps", None)
     if eps is None:
-        eps = 2**-52 if source.dtype == "float64" else 2**-23  # of the type that PyTorch computes in, not of the tensor's own
+        eps = TYPES[widen(source.dtype)].epsilon  # of the type that PyTorch computes in, not of the tensor's own
     axes = tuple(range(len(source.shape) - len(sizes), len(source.shape)))
     wide = widen(source.dtype)
     total = reduce(formula("{0} * {0}", source, like=wide), axes, "sum", wide, keep=True)

@@ -13,9 +13,8 @@ from tritonsmith.author.compiler.ir.values import FLOATS, Filling, Formula, Posi
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import as_type, broadcast, cast, constant, formula, select_where
 from tritonsmith.author.compiler.lowering.views import MOST_PARTS, expand, pick, reshape, stack, view
+from tritonsmith.author.types import ATOMIC
 
-_ATOMIC = ("float32", "float64", "int32", "int64")
-"""Types for which every card has atomic operations."""
 _MEETINGS = {"sum": Meeting.SUM, "add": Meeting.SUM, "amax": Meeting.LARGEST, "amin": Meeting.SMALLEST}
 _EDGES = {Meeting.SUM: 0.0, Meeting.LARGEST: float("-inf"), Meeting.SMALLEST: float("inf")}
 """What changes nothing."""
@@ -110,7 +109,7 @@ def _fill_places(made: Tensor, source: Tensor, picked: list[_Part], given: Tenso
 
 
 def _fill(dtype: str) -> str:
-    return "False" if dtype == "bool" else "0.0" if "float" in dtype else "0"
+    return "False" if dtype == "bool" else "0.0" if dtype in FLOATS else "0"
 
 
 def _take_axis(axis: int) -> Callable[[Coordinates], Index]:
@@ -212,7 +211,7 @@ def _fill_diagonal(call: NodeCall) -> Lowered:
 
 def _meet(base: Tensor, source: Tensor, places: Tensor, axis: int, meeting: Meeting, whole: bool) -> Scatter:
     """Elements of `source` at places of an axis: the same for all other axes where `whole`."""
-    if base.dtype not in _ATOMIC:
+    if base.dtype not in ATOMIC:
         raise NotCovered(f"on {base.dtype}")
 
     def where(at: Coordinates) -> tuple[Coordinates, ...]:
@@ -255,7 +254,7 @@ def _is(value: Tensor, number: float) -> bool:
 
 def _put_number(base: Tensor, number: Any, places: Tensor, shape: tuple[int, ...], axis: int, whole: bool) -> Tensor:
     """One number at some places of a tensor that has another one everywhere: the larger or the smaller of both."""
-    if not isinstance(number, int | float) or not isinstance(base, Formula) or base.inputs or base.dtype not in _ATOMIC:
+    if not isinstance(number, int | float) or not isinstance(base, Formula) or base.inputs or base.dtype not in ATOMIC:
         raise NotCovered("of tensors")
     given = constant(number, base.dtype, shape)
     larger = float(given.template.strip("()")) >= float(base.template.strip("()"))

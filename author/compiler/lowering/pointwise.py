@@ -6,9 +6,10 @@ import math
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Shape
-from tritonsmith.author.compiler.ir.values import BYTES, FLOATS, TRITON_TYPES, Formula, Held, Tensor, TensorView, widen
+from tritonsmith.author.compiler.ir.values import FLOATS, TRITON_TYPES, Formula, Held, Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.operations import OPERATIONS, expression
+from tritonsmith.author.types import CASTS, PLAIN, TYPES, WHOLE, join_types
 from tritonsmith.prompts.node_names import operation_name
 
 _SELU = (1.6732632423543772, 1.0507009873554805)
@@ -46,7 +47,7 @@ _QUOTIENTS = {
     "trunc_divide": ("{0} // {1}", "{0} // {1}"), "fmod": ("{0} % {1}", "{0} % {1}"),
 }  # fmt: skip
 """Quotients of whole numbers and what they leave, for any divisor and for a number that is written out; Triton rounds towards zero."""
-_WIDE = ("int32", "int64")
+_WIDE = tuple(name for name in WHOLE if TYPES[name].bits >= 32)
 """Types in which a remainder and a divisor that is written out add up."""
 _TRUTHS = {"mul": "{0} & {1}", "add": "{0} | {1}", "maximum": "{0} | {1}", "minimum": "{0} & {1}"}
 """Arithmetic of truths."""
@@ -68,15 +69,6 @@ _LONG = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge
          "or_": "bitwise_or", "xor": "bitwise_xor", "LogSigmoid": "logsigmoid", "arcsin": "asin", "arccos": "acos"}  # fmt: skip
 _DROPOUTS = ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "nn.Dropout1d", "nn.Dropout2d",
              "nn.Dropout3d", "nn.AlphaDropout", "nn.FeatureAlphaDropout")  # fmt: skip
-_CASTS = {
-    "float": "float32",
-    "half": "float16",
-    "bfloat16": "bfloat16",
-    "double": "float64",
-    "long": "int64",
-    "int": "int32",
-    "bool": "bool",
-}
 
 
 def write_number(number: Any, dtype: str) -> str:
@@ -84,19 +76,12 @@ def write_number(number: Any, dtype: str) -> str:
     if dtype == "bool":
         return str(bool(number))
     if dtype not in FLOATS:
-        number = _wrap(int(number), dtype)
+        number = TYPES.get(dtype, TYPES["int64"]).round(int(number))
         return f"({number})" if number < 0 else str(number)
     number = float(number)
     if math.isinf(number) or math.isnan(number):
         return f'float("{number}")'
     return f"({number!r})" if number < 0 else repr(number)
-
-
-def _wrap(number: int, dtype: str) -> int:
-    """A number as torch puts it into a type of whole numbers: beyond its ends it begins again at the other one."""
-    bits = 8 * BYTES.get(dtype, 8)
-    number &= 2**bits - 1
-    return number - 2**bits if dtype != "uint8" and number >= 2 ** (bits - 1) else number
 
 
 def constant(number: Any, dtype: str, shape: Shape = ()) -> Formula:
@@ -117,8 +102,8 @@ def cast(value: Tensor, dtype: str) -> Tensor:
         return constant(number, dtype, value.shape)
     if dtype == "bool":
         text = "{0} != 0"
-    elif dtype in ("float16", "bfloat16") and value.dtype != dtype:
-        text = f"{{0}}.to({TRITON_TYPES[dtype]}).to(tl.float32)"
+    elif widen(dtype) != dtype:
+        text = f"{{0}}{TYPES[dtype].rounding}"
     elif widen(dtype) == widen(value.dtype):
         text = "{0}"
     else:
@@ -161,13 +146,8 @@ def broadcast(*shapes: Shape) -> Shape:
 def common_type(*operands: Any) -> str:
     """The type in which tensors and numbers meet, as torch promotes them."""
     dtypes = [one.dtype for one in operands if isinstance(one, Tensor) and not (isinstance(one, Held) and one.number)]
-    floats = [one for one in dtypes if one in FLOATS]
-    if floats:
-        return "float64" if "float64" in floats else floats[0] if len(set(floats)) == 1 else "float32"
-    if any(isinstance(one, float) for one in operands):
-        return "float32"
-    order = ["bool", "uint8", "int8", "int16", "int32", "int64"]
-    return max(dtypes, key=order.index)
+    fraction = any(isinstance(one, float) for one in operands) and not any(one in FLOATS for one in dtypes)
+    return PLAIN if fraction else join_types(dtypes)
 
 
 def _lower_known(call: NodeCall) -> Lowered:
@@ -363,7 +343,7 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(_LOGIC, _combine),
     "logical_not": _negate,
     **dict.fromkeys(("where", "masked_fill"), _choose),
-    **dict.fromkeys(("to", "type", "type_as", *_CASTS), _convert),
+    **dict.fromkeys(("to", "type", "type_as", *CASTS), _convert),
     **dict.fromkeys(("clone", "detach", "alias", "contiguous", "requires_grad", "conj"), _clone),
     **dict.fromkeys(_DROPOUTS, _keep),
     **dict.fromkeys(("addcmul", "addcdiv"), _add_scaled),

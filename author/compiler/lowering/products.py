@@ -21,10 +21,9 @@ from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall,
 from tritonsmith.author.compiler.lowering.pointwise import broadcast, constant, formula
 from tritonsmith.author.compiler.lowering.reductions import reduce
 from tritonsmith.author.compiler.lowering.views import cut, expand, permute, reshape, swap
+from tritonsmith.author.types import MATRICES
 
 Locate = Callable[[Coordinates], Coordinates]
-MATRICES = ("float32", "float16", "bfloat16")
-"""Types that tensor cores multiply."""
 
 
 def add_bias(value: Tensor, bias: Tensor | None, dtype: str) -> Tensor:

@@ -8,8 +8,9 @@ from typing import Any
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.values import Joined, Tensor
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.author.compiler.lowering.products import MATRICES, add_bias, apply_linear, multiply
+from tritonsmith.author.compiler.lowering.products import add_bias, apply_linear, multiply
 from tritonsmith.author.compiler.lowering.views import pick, reshape, swap
+from tritonsmith.author.types import MATRICES
 
 _BATCHED = 3
 """Axes of a batch of sequences."""

@@ -12,11 +12,9 @@ from tritonsmith.author.families.chain.sizes import Sizes, Source, find_sizes, w
 from tritonsmith.author.members import attribute, complete_members, parameter_lines
 from tritonsmith.author.operations import OPERATIONS, expression
 from tritonsmith.author.plan import KernelPlan, NoPlan, forward_arguments
+from tritonsmith.author.types import WORKED
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts
 from tritonsmith.prompts.node_names import name_node, operation_name
-
-DTYPES = ("float32", "float16", "bfloat16")
-"""Types of inputs that the kernels load and widen to fp32."""
 
 
 class Operand(Record):
@@ -162,7 +160,7 @@ class ChainReader:
             if position >= len(self.inputs):
                 raise ValueError(f"the argument {node.target} of forward, which is no tensor")
             spec = self.inputs[position]
-            if spec.dtype not in DTYPES:
+            if spec.dtype not in WORKED:
                 raise ValueError(f"the {spec.dtype} input {node.target}")
             self.sources[node.name] = Source(node.target, spec.shape, spec.dtype, given=True)
         elif node.op == "get_attr":

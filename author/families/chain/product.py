@@ -12,6 +12,7 @@ from tritonsmith.author.families.chain.sizes import Source
 from tritonsmith.author.members import attribute, parameter_lines, parent_lines
 from tritonsmith.author.operations import OPERATIONS, expression
 from tritonsmith.author.plan import NoPlan
+from tritonsmith.author.types import IN_PARTS
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts
 from tritonsmith.prompts.node_names import name_node, operation_name
 
@@ -82,7 +83,7 @@ class _ProductReader(ChainReader):
         return ProductPlan(
             a=FactorPlan(source=a.source, kept=a.kept, along=a.strides[2] <= a.strides[1], lines=a.lines),
             w=FactorPlan(source=w.source, kept=w.kept, along=w.strides[1] < w.strides[2], lines=w.lines),
-            batch=batch, rows=rows, columns=columns, inner=inner, half=a.dtype != "float32",
+            batch=batch, rows=rows, columns=columns, inner=inner, half=a.dtype not in IN_PARTS,
             product_flops=2.0 * batch * rows * columns * inner, **fields,
         )  # fmt: skip
 

@@ -6,11 +6,12 @@ from functools import partial
 
 from tritonsmith.author.cost import Way, time_bytes, time_launches, time_product
 from tritonsmith.author.families.chain.example import PRODUCT_EXAMPLE
-from tritonsmith.author.families.chain.plan import DTYPES, covers_chain
+from tritonsmith.author.families.chain.plan import covers_chain
 from tritonsmith.author.families.chain.product import ProductPlan, read_product
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.recipe import Recipe, RecipeFamily, Settings
+from tritonsmith.author.types import MATRICES
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -158,7 +159,7 @@ def _predict(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) ->
 
 PRODUCT = RecipeFamily(
     name="product",
-    writes=f"one matrix product of two tensors of one type ({', '.join(DTYPES)}), then elementwise operations on its result. It may be "
+    writes=f"one matrix product of two tensors of one type ({', '.join(MATRICES)}), then elementwise operations on its result. It may be "
     "`nn.Linear`, `F.linear`, `@`, `torch.matmul`, `mm`, `bmm`, `addmm`, `baddbmm` or an `einsum` with one summed index. The operands' "
     "axes may be exchanged by `t`, `transpose`, `permute`, `T` or `mT`. Elementwise operations may stand ahead of one operand",
     read=read_product,

@@ -6,8 +6,9 @@ from functools import partial
 from typing import Any
 
 from tritonsmith.author.families.chain.example import POINTWISE_EXAMPLE
-from tritonsmith.author.families.chain.plan import DTYPES, covers_chain, read_plain_chain
+from tritonsmith.author.families.chain.plan import covers_chain, read_plain_chain
 from tritonsmith.author.recipe import Recipe, RecipeFamily
+from tritonsmith.author.types import WORKED
 from tritonsmith.evaluator.schema import Hardware, Stage
 from tritonsmith.prompts.kinds import Family
 
@@ -24,7 +25,7 @@ def _choose_block(plan: Any, hardware: Hardware) -> int:
 
 POINTWISE = RecipeFamily(
     name="pointwise",
-    writes=f"elementwise operations on tensors ({', '.join(DTYPES)}) that broadcast to one result",
+    writes=f"elementwise operations on tensors ({', '.join(WORKED)}) that broadcast to one result",
     read=read_plain_chain,
     covers=partial(covers_chain, read_plain_chain),
     recipes=(

@@ -8,6 +8,7 @@ from enum import StrEnum
 from pydantic import Field
 
 from tritonsmith.author.plan import KernelPlan
+from tritonsmith.author.types import IN_PARTS
 from tritonsmith.evaluator.schema import Record
 
 Pair = tuple[int, int]
@@ -178,4 +179,4 @@ class NetworkPlan(KernelPlan):
     @property
     def half(self) -> bool:
         """Whether images and weights have 16 bits."""
-        return self.dtype != "float32"
+        return self.dtype not in IN_PARTS

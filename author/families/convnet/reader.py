@@ -14,11 +14,10 @@ from tritonsmith.author.families.convnet.plan import NetworkLayer, NetworkPlan, 
 from tritonsmith.author.families.convnet.steps import MEASURE, NORM, POOL, Image, list_references
 from tritonsmith.author.families.convnet.windows import POOLS, read_convolution
 from tritonsmith.author.plan import KernelPlan, NoPlan, forward_arguments
+from tritonsmith.author.types import MATRICES
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts
 from tritonsmith.prompts.node_names import GETITEM, name_node, operation_name
 
-DTYPES = ("float32", "float16", "bfloat16")
-"""Types of images and weights."""
 _MOST_GATHERED = 1024
 """Products in one value of a first layer that reads the input in its own layout; a deeper one reads a channels-last copy."""
 _VIEWS = ("flatten", "view", "reshape", "Flatten")
@@ -109,7 +108,7 @@ class NetworkReader(ElementReader):
         specs = [spec for spec in self.facts.inputs if spec is not None]
         if self.x or len(specs) != 1:
             raise ValueError(f"the argument {node.target} of forward, next to its images" if self.x else f"{len(specs)} inputs")
-        if len(specs[0].shape) != 4 or specs[0].dtype not in DTYPES:
+        if len(specs[0].shape) != 4 or specs[0].dtype not in MATRICES:
             raise ValueError(f"the {specs[0].dtype} input {node.target} with {len(specs[0].shape)} dimensions")
         self.x = node.target
         _, channels, height, width = specs[0].shape

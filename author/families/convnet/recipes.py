@@ -16,10 +16,11 @@ from tritonsmith.author.cost import Way, time_launches, time_product
 from tritonsmith.author.families.convnet.costs import predict_network
 from tritonsmith.author.families.convnet.example import EXAMPLE
 from tritonsmith.author.families.convnet.plan import NetworkPlan
-from tritonsmith.author.families.convnet.reader import DTYPES, read_network
+from tritonsmith.author.families.convnet.reader import read_network
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.recipe import Recipe, RecipeFamily, Settings
+from tritonsmith.author.types import MATRICES
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -162,7 +163,7 @@ def _covers(plan: KernelPlan, task: Task, facts: TaskFacts) -> bool:
 
 CONVNET = RecipeFamily(
     name="convnet",
-    writes=f"networks of `nn.Conv2d` ({', '.join(DTYPES)}) with any stride, padding, dilation and groups. Next to it stand "
+    writes=f"networks of `nn.Conv2d` ({', '.join(MATRICES)}) with any stride, padding, dilation and groups. Next to it stand "
     "`nn.BatchNorm2d`, elementwise functions, sums of two branches, max and average pooling, `flatten` and `nn.Linear`. In training mode a "
     "batch norm takes the batch's statistics and must follow a convolution",
     read=read_network,

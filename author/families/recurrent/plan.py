@@ -8,6 +8,7 @@ from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.families.recurrent.holder import call_holder
 from tritonsmith.author.members import assign, attribute, complete_members, parameter_lines, parent_lines, settle_members
 from tritonsmith.author.plan import KernelPlan, NoPlan, forward_arguments
+from tritonsmith.author.types import BYTES, IN_PARTS, MATRICES, PART, PLAIN
 from tritonsmith.evaluator.records.operator_cost import TraceWay
 from tritonsmith.evaluator.records.plain import Plain
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts, TensorSpec
@@ -20,8 +21,6 @@ GATES = {"GRU": ("reset", "update", "new"), "LSTM": ("enter", "forget", "new", "
 _ZEROS = ("zeros", "zeros_like", "new_zeros")
 _DRAWN = ("torch.randn", "torch.rand")
 """Functions that draw initial states."""
-_DTYPES = ("float32", "float16", "bfloat16")
-"""Of weights and inputs; both have the same."""
 _ASKED = ("device", "shape")
 """What initial states are made by, of forward's arguments."""
 _RESULTS = {"GRU": ("sequence", "last"), "LSTM": ("sequence", ("last", "cell")), "RNN": ("sequence", "last")}
@@ -99,7 +98,7 @@ class RecurrentPlan(KernelPlan):
     @property
     def half(self) -> bool:
         """Whether weights and results have 16 bits."""
-        return self.dtype != "float32"
+        return self.dtype not in IN_PARTS
 
     @property
     def returned(self) -> tuple[str, ...]:
@@ -110,12 +109,12 @@ class RecurrentPlan(KernelPlan):
     @property
     def part_type(self) -> str:
         """Type of the parts of an operand."""
-        return "float32" if self.wide else "float16"
+        return PLAIN if self.wide else PART
 
     @property
     def part_bytes(self) -> int:
         """Bytes of one value of a part."""
-        return 4 if self.wide else 2
+        return BYTES[self.part_type]
 
     @property
     def precision(self) -> str:
@@ -362,7 +361,7 @@ def _input_spec(facts: TaskFacts, node: OpNode) -> TensorSpec:
     if spec is None or len(spec.shape) != 3:
         raise NoPlan((f"{name_node(node)} without a batch", node))
     others = {one.dtype for name, one in facts.parameters.items() if name.startswith(f"{node.target}.")} - {spec.dtype}
-    if others or spec.dtype not in _DTYPES:
+    if others or spec.dtype not in MATRICES:
         raise NoPlan((f"{name_node(node)}{''.join(f' of {one}' for one in others)} on {spec.dtype}", node))
     return spec
 

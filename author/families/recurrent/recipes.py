@@ -9,6 +9,7 @@ from tritonsmith.author.families.recurrent.resident import LAYERS, WAVEFRONT, de
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.recipe import Recipe, RecipeFamily, Settings
+from tritonsmith.author.types import MATRICES
 from tritonsmith.evaluator.schema import Hardware, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
@@ -73,7 +74,7 @@ PERSISTENT_BATCH = Recipe(
 
 RECURRENT = RecipeFamily(
     name="recurrent",
-    writes="one `nn.GRU`, `nn.LSTM` or `nn.RNN` (tanh or ReLU; float32, float16, bfloat16) of any number of layers, in one direction or "
+    writes=f"one `nn.GRU`, `nn.LSTM` or `nn.RNN` (tanh or ReLU; {', '.join(MATRICES)}) of any number of layers, in one direction or "
     "two, with or without biases. Initial states are given or zero. Forward returns all states, a slice of them, or the last states and "
     "cells, as they are or through `nn.Linear`",
     read=read_recurrent,

@@ -8,6 +8,7 @@ from tritonsmith.author.compiler.ir.attention import Attention, list_extras
 from tritonsmith.author.compiler.ir.values import BYTES, Formula, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.tiling import round_up
 from tritonsmith.author.recipe import Settings
+from tritonsmith.author.types import IN_PARTS
 
 _LEAST = 16
 """Rows, columns and terms that a product on tensor cores has at least."""
@@ -71,7 +72,7 @@ def choose_blocks(attention: Attention, settings: Settings) -> Blocks:
 
 def choose_scheme(dtype: str, settings: Settings) -> str:
     """How operands of a type are multiplied."""
-    return str(settings["attention_products"]) if dtype == "float32" else DIRECT
+    return str(settings["attention_products"]) if dtype in IN_PARTS else DIRECT
 
 
 def splits_ahead(attention: Attention, blocks: Blocks, settings: Settings) -> bool:

@@ -14,6 +14,7 @@ from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
 from tritonsmith.author.compiler.kernels.texts import list_texts
 from tritonsmith.author.recipe import Settings
+from tritonsmith.author.types import IN_PARTS, PART
 
 _MOST_KEYS = 128
 """Keys of a block."""
@@ -81,7 +82,7 @@ def plan_parts(one: Attention, blocks: Blocks, settings: Settings) -> HeadParts 
         for place, (start, places) in enumerate(pieces):
             factors = (one.heads, keys) if letter == "k" else (one.heads, number, places)
             found[letter].append(SplitPiece(
-                Buffer(shape=(one.heads, 2, keys, places), dtype="float16", name=f"{letter}{place}_parts"),
+                Buffer(shape=(one.heads, 2, keys, places), dtype=PART, name=f"{letter}{place}_parts"),
                 Buffer(shape=factors, dtype="float32", name=f"{letter}{place}_factors"), start,
             ))  # fmt: skip
     return HeadParts(found["k"], found["v"], number)
@@ -89,7 +90,7 @@ def plan_parts(one: Attention, blocks: Blocks, settings: Settings) -> HeadParts 
 
 def count_parts(one: Attention) -> int:
     """Elements of the largest tensor of parts, whatever the settings; 0 where operands are not of fp32."""
-    if "float32" not in (one.query.dtype, one.value.dtype):
+    if not {one.query.dtype, one.value.dtype} & {*IN_PARTS}:
         return 0
     widest = max(places for size in (one.features, one.columns) for _, places in split_axis(min(size, KEPT), SAFE))
     return 2 * one.heads * -(-one.keys // _MOST_KEYS) * _MOST_KEYS * widest

@@ -9,6 +9,7 @@ from tritonsmith.author.compiler.ir.values import TRITON_TYPES, Tensor, TensorVi
 from tritonsmith.author.compiler.kernels.attention.blocks import KEPT, Blocks
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.texts import show
+from tritonsmith.author.types import IN_PARTS
 
 DOWN = "n_down"
 """Keys as rows, where `n` has them as columns."""
@@ -31,7 +32,7 @@ def load_operand(region: AttentionRegion, emitter: Emitter, value: Tensor, row: 
     below: Tensor = value
     while isinstance(below, TensorView) and below.guard is None and not is_read(below):
         below = below.source
-    direct = value.dtype != "float32"
+    direct = value.dtype not in IN_PARTS
     emitter.narrow = direct and is_read(below)
     text = show(emitter.read(value, at))
     emitter.narrow = False
