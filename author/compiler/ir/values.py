@@ -5,8 +5,10 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
+from tritonsmith.author.compiler.ir.code import Expression
 from tritonsmith.author.compiler.ir.columns import ColumnOrder
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape, count, loaded
+from tritonsmith.author.compiler.ir.operators import Applied, Constant, Number, Operand, Operator, Tree, Type, cast_operands, write
 
 FLOATS = ("float32", "float16", "bfloat16", "float64")
 TRITON_TYPES = {
@@ -134,8 +136,8 @@ class Item(Tensor):
 class Formula(Tensor):
     """An elementwise function of its operands, which broadcast to its shape."""
 
-    template: str
-    """The expression, with `{0}` for its first operand, and so on."""
+    expression: Tree
+    """What is done to the operands."""
     inputs: tuple[Tensor, ...] = ()
     flops: float = 1.0
 
@@ -143,6 +145,24 @@ class Formula(Tensor):
     def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
         return self.inputs
+
+    @property
+    def operator(self) -> Operator | None:
+        """What is done last; None where it is a number or one of its operands."""
+        return self.expression.operator if isinstance(self.expression, Applied) else None
+
+    @property
+    def number(self) -> Number | None:
+        """What all elements are, where that is one number."""
+        return self.expression.value if isinstance(self.expression, Constant) else None
+
+    def fill(self, operands: Sequence[Expression]) -> Expression:
+        """The code of an element, given that of the operands' elements."""
+        return write(self.expression, operands)
+
+    def casts(self, place: int) -> bool:
+        """Whether it brings an operand as it is into another type, for which a number must be a value of Triton."""
+        return Operand(place) in cast_operands(self.expression)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -381,5 +401,10 @@ def base_of(value: Tensor) -> Tensor:
 
 def is_rounded(value: Tensor) -> bool:
     """Whether a kernel has a value just as its type holds it: only arithmetic of 16 bits is done in a wider one."""
-    cast = f".to({TRITON_TYPES[value.dtype]}).to(tl.float32)"
-    return widen(value.dtype) == value.dtype or isinstance(value, Formula) and value.template.endswith(cast)
+    if widen(value.dtype) == value.dtype:
+        return True
+    match value:
+        case Formula(expression=Applied(Operator.CAST, (Applied(Operator.CAST, (_, Type(narrow))), Type("float32")))):
+            return narrow == value.dtype
+        case _:
+            return False

@@ -7,7 +7,9 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
+from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, join_guards, loaded, ravel, unravel
+from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
     TRITON_TYPES,
@@ -195,10 +197,10 @@ class Emitter:
         texts = []
         for number, one in enumerate(value.inputs):
             text = self.read(one, align(at, one.shape), guards)
-            if not text.isidentifier() and f"{{{number}}}." in value.template:
+            if not text.isidentifier() and value.casts(number):
                 text = f"tl.full((), {text}, {TRITON_TYPES[one.dtype]})"
             texts.append(text)
-        return value.template.format(*texts), frozenset().union(*(self.depends(text) for text in texts))
+        return print_expression(value.fill([code.Name(text) for text in texts])), frozenset().union(*(self.depends(text) for text in texts))
 
     def _move(self, value: TensorView, at: Coordinates, guards: tuple[Guard, ...]) -> tuple[str, frozenset[str]]:
         own = value.guards(at)

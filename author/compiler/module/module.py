@@ -18,6 +18,8 @@ from tritonsmith.author.compiler.fusing.regions import (
     WorkRegion,
 )
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, LINE, TAP
+from tritonsmith.author.compiler.ir.operators import Constant
+from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.author.compiler.ir.scatter import Scatter
 from tritonsmith.author.compiler.ir.values import Formula, Held, Item, Joined, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
@@ -248,9 +250,11 @@ class ModuleWriter:
         """What forward writes for the memory of a value, with what it holds ahead of the kernel."""
         if isinstance(value, Scatter) and not value.is_fresh:
             return f"{self.express(value.base)}.clone(memory_format=torch.contiguous_format)"
-        number = value.base.template if isinstance(value, Scatter) and isinstance(value.base, Formula) else ""
-        zeroed = number.strip("()") in ("0", "0.0") or isinstance(value, Buffer) and value.zeroed
-        make, filled = ("torch.full", f", {number}") if number and not zeroed else ("torch.zeros" if zeroed else "torch.empty", "")
+        base = value.base if isinstance(value, Scatter) and isinstance(value.base, Formula) else None
+        zeroed = base is not None and base.expression in (Constant(0), Constant(0.0)) or isinstance(value, Buffer) and value.zeroed
+        make, filled = "torch.zeros" if zeroed else "torch.empty", ""
+        if base is not None and not zeroed:
+            make, filled = "torch.full", f", {print_expression(base.fill(()))}"
         return f"{make}({value.shape}{filled}, dtype=torch.{value.dtype}, device={self.device})"
 
     def _share(self, name: str, texts: list[str]) -> str:
