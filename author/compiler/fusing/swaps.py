@@ -7,13 +7,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection
 from dataclasses import dataclass, replace
 
 from tritonsmith.author.compiler.fusing.users import Users, has_reshaped
 from tritonsmith.author.compiler.ir.columns import fits_block
 from tritonsmith.author.compiler.ir.indices import Shape, count
+from tritonsmith.author.compiler.ir.operators import A, Applied, B, Operand, Tree, read_number
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
     AnchorResult,
     Formula,
@@ -29,17 +30,20 @@ from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.reductions import reduce, take
 from tritonsmith.author.compiler.lowering.views import reshape
 
-_AFFINE = frozenset(("v", "v + c", "c + v", "v - c", "c - v", "v * c", "c * v", "v / c", "v * c + c", "(v - c) * tl.rsqrt(c + c)", "-v"))
-"""Steps that multiply `v` and add to it, whatever the numbers `c` are."""
-_MONOTONE = _AFFINE | {
-    "tl.maximum(v, c)", "tl.maximum(c, v)", "tl.minimum(v, c)", "tl.minimum(c, v)", "tanh(v)", "sigmoid(v)",
-}  # fmt: skip
-"""Steps that rise or fall with `v` everywhere."""
-_FALLING = frozenset(("c - v", "-v"))
-"""Of these: steps that fall with `v`."""
-_SCALED = re.compile(r"v [*/] (\S+)(?: \+ \S+)?|(\S+) \* v")
-"""Steps that rise or fall as the sign of a number says: a number's text, or the braces of an operand."""
-_NUMBER = re.compile(r'\(-[\d.e+-]+\)|-?\b\d+(\.\d*)?(e[-+]?\d+)?\b|float\("-?inf"\)')
+V, N = A, B
+"""In the steps below: the value, and any number or other operand."""
+_FALLING: Collection[Tree] = frozenset((N - V, -V))
+"""Steps that fall with the value."""
+_AFFINE: Collection[Tree] = frozenset(
+    (V, V + N, N + V, V - N, V * N, N * V, V / N, V * N + N, (V - N) * Op.RSQRT(N + N), *_FALLING)
+)
+"""Steps that multiply the value and add to it, whatever the numbers are."""
+_RISING = frozenset(
+    operator(*given) for operator in Op if operator.rising for given in ((V,), (V, N), (N, V)) if len(given) == operator.arity
+)
+"""Steps that rise with the value everywhere."""
+_MONOTONE: Collection[Tree] = frozenset((*_AFFINE, *_RISING))
+"""Steps that rise or fall with the value everywhere."""
 
 
 @dataclass(frozen=True)
@@ -93,17 +97,18 @@ def swap_extremes(ends: Ends) -> list[Reduction]:
     windows = take(pool, 0, pool.dtype, keep=False).shape[2:]
     direction = _find_direction(way, product)
     kinds = [("max", "most"), ("min", "least")] if direction is None else [(pool.kind, "most" if pool.kind == "max" else "least")]
-    value = formula("{0} * {1}", way.value, direction, like=way.value.dtype) if isinstance(direction, Tensor) else way.value
+    value = formula(A * B, way.value, direction, like=way.value.dtype) if isinstance(direction, Tensor) else way.value
     for kind, word in kinds:
         source = replace(views, source=value, known={})
         anchor = Reduction(shape=source.shape, dtype=value.dtype, source=source, axes=pool.axes, kind=kind, name=pool.name)
         found = rename(take(anchor, 0, value.dtype, keep=False), f"{way.value.name or 'value'}_{word}")
         if isinstance(direction, Tensor):
-            found = rename(formula("{0} * {1}", found, direction, like=value.dtype), f"{way.value.name or 'value'}_extreme")
+            found = rename(formula(A * B, found, direction, like=value.dtype), f"{way.value.name or 'value'}_extreme")
         made.append(way.repeat(found, lambda shape: _resize(shape, product, windows)))
         swapped.append(anchor)
+    join = (Op.MAXIMUM if pool.kind == "max" else Op.MINIMUM)(A, B)
     for old in users.results_of(pool):
-        users.replace(old, formula(f"tl.{pool.kind}imum({{0}}, {{1}})", *made, like=old.dtype) if len(made) > 1 else made[0])
+        users.replace(old, formula(join, *made, like=old.dtype) if len(made) > 1 else made[0])
     return swapped
 
 
@@ -113,25 +118,47 @@ def _find_direction(way: _Way, product: MatrixProduct) -> Tensor | int | None:
     for step, place in way.steps:
         if not isinstance(step, Formula):
             continue
-        text = step.template.format(*("v" if number == place else f"{{{number}}}" for number in range(len(step.inputs))))
-        turns += _NUMBER.sub("c", re.sub(r"\{\d+\}", "c", text)) in _FALLING
-        scaled = _SCALED.fullmatch(text)
-        if scaled is None:
+        turns += _generalize(step.expression, place) in _FALLING
+        scale = _find_scale(step.expression, place)
+        if scale is None:
             continue
-        word = scaled[1] or scaled[2]
-        if not word.startswith("{"):
-            turns += word.startswith(("-", "(-"))
+        if not isinstance(scale, Operand):
+            number = read_number(scale)
+            turns += number is not None and number < 0
             continue
-        factor = step.inputs[int(word[1:-1])]
-        if isinstance(factor, Formula) and factor.template.startswith("tl.rsqrt("):
+        factor = step.inputs[scale.place]
+        if isinstance(factor, Formula) and factor.operator is Op.RSQRT:
             continue
         if step.shape != product.shape or not _is_known(factor):
             return None
-        sign = formula("tl.where({0} < 0, -1.0, 1.0)", factor, like=factor.dtype)
-        direction = sign if direction is None else formula("{0} * {1}", direction, sign, like="float32")
+        sign = formula(Op.WHERE(A < 0, -1.0, 1.0), factor, like=factor.dtype)
+        direction = sign if direction is None else formula(A * B, direction, sign, like="float32")
     if turns % 2 == 0:
         return 1 if direction is None else direction
-    return None if direction is None else formula("-{0}", direction, like="float32")
+    return None if direction is None else formula(-A, direction, like="float32")
+
+
+def _generalize(tree: Tree, place: int) -> Tree:
+    """The tree with the operand of a place as `V`, and with `N` for others and for numbers."""
+    if isinstance(tree, Operand):
+        return V if tree.place == place else N
+    if read_number(tree) is not None:
+        return N
+    return Applied(tree.operator, tuple(_generalize(part, place) for part in tree.arguments)) if isinstance(tree, Applied) else tree
+
+
+def _find_scale(tree: Tree, place: int) -> Tree | None:
+    """What a step multiplies the operand of a place by, or divides it by; a number may be added. None for any other step."""
+    value = Operand(place)
+    match tree:
+        case Applied(Op.ADD, (Applied(Op.MUL | Op.DIV, (first, scale)), _)) if first == value:
+            return scale
+        case Applied(Op.MUL | Op.DIV, (first, scale)) if first == value:
+            return scale
+        case Applied(Op.MUL, (scale, second)) if second == value:
+            return scale
+        case _:
+            return None
 
 
 def _is_known(value: Tensor) -> bool:
@@ -157,11 +184,11 @@ def swap_means(ends: Ends, goes_along: Callable[[Reduction], bool]) -> tuple[Red
         return None
     rank = len(product.shape)
     added = reduce(way.value, tuple(range(2, rank)), "sum", way.value.dtype, keep=True)
-    mean = rename(formula("{0} / {1}", added, count(places), like=way.value.dtype), f"{way.value.name or 'value'}_mean")
+    mean = rename(formula(A / B, added, count(places), like=way.value.dtype), f"{way.value.name or 'value'}_mean")
     done = way.repeat(mean, lambda shape: _resize(shape, product, (1,) * len(places)))
     last = len(places) if old.source.shape[-len(places) :] == places else 1
     others = tuple(axis for axis in old.axes if axis < len(done.shape) - last)
-    total = formula("{0} * {1}", reduce(done, others, "sum", old.dtype) if others else done, count(places), like=old.dtype)
+    total = formula(A * B, reduce(done, others, "sum", old.dtype) if others else done, count(places), like=old.dtype)
     for result in users.results_of(old):
         users.replace(result, reshape(total, result.shape))
     sums = base_of(added)
@@ -181,7 +208,7 @@ def _resize(shape: Shape, product: MatrixProduct, sizes: Shape) -> Shape:
     return (*shape[: -len(places)], *sizes) if shape[-len(places) :] == places else (*shape[:-1], count(sizes))
 
 
-def _follow(value: Tensor, reader: Tensor, ends: Ends, allowed: Collection[str]) -> _Way | None:
+def _follow(value: Tensor, reader: Tensor, ends: Ends, allowed: Collection[Tree]) -> _Way | None:
     """The steps from an elementwise value to this one, if nothing but reductions on the tile reads any value on the way besides."""
     known = {id(one) for one in ends.made}
     steps: list[tuple[Tensor, int]] = []
@@ -199,7 +226,7 @@ def _follow(value: Tensor, reader: Tensor, ends: Ends, allowed: Collection[str])
     return _Way(value, steps[::-1])
 
 
-def _find_way(value: Tensor, product: MatrixProduct, allowed: Collection[str]) -> int | None:
+def _find_way(value: Tensor, product: MatrixProduct, allowed: Collection[Tree]) -> int | None:
     """The operand of an allowed step that has a value for each place, if the others have none for each; None if it is no such step."""
     places = product.shape[2:]
     if has_reshaped(value) or isinstance(value, TensorView) and value.windows == places:
@@ -210,8 +237,7 @@ def _find_way(value: Tensor, product: MatrixProduct, allowed: Collection[str]) -
     spread = [number for number, one in enumerate(value.inputs) if any(size > 1 for size in one.shape[-rank:])]
     if len(spread) != 1 or value.inputs[spread[0]].shape != value.shape:
         return None
-    text = value.template.format(*("v" if number == spread[0] else "c" for number in range(len(value.inputs))))
-    return spread[0] if _NUMBER.sub("c", text) in allowed else None
+    return spread[0] if _generalize(value.expression, spread[0]) in allowed else None
 
 
 def _has_places(shape: Shape, product: MatrixProduct) -> bool:

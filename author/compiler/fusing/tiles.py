@@ -17,6 +17,8 @@ from tritonsmith.author.compiler.fusing.swaps import Ends, swap_extremes, swap_m
 from tritonsmith.author.compiler.fusing.users import Users, has_reshaped
 from tritonsmith.author.compiler.ir.columns import BLOCK, ColumnOrder, choose_strip, fits_block
 from tritonsmith.author.compiler.ir.indices import Coordinates, count, unravel, variable
+from tritonsmith.author.compiler.ir.operators import A, B, C
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
     MatrixProduct,
     Reduction,
@@ -252,9 +254,9 @@ class _Tiles:
         total, squares = show(0), show(1)
         counted: Tensor | float = float(BLOCK) if order.slots == count(self._places) else show(2)
         added = reduce(total, axes, "sum", anchor.dtype, keep=True)
-        mean = rename(formula("{0} / {1}", added, length, like=anchor.dtype), "mean")
-        apart = formula("({0} - {1} * {2})", total, counted, mean, like=anchor.dtype)
-        more = formula("{0} + {1} * {1} / tl.maximum({2}, 1.0)", squares, apart, counted, like=anchor.dtype)
+        mean = rename(formula(A / B, added, length, like=anchor.dtype), "mean")
+        apart = formula(Op.GROUP(A - B * C), total, counted, mean, like=anchor.dtype)
+        more = formula(A + B * B / Op.MAXIMUM(C, 1.0), squares, apart, counted, like=anchor.dtype)
         found = mean, reduce(more, axes, "sum", anchor.dtype, keep=True)
         for one in results:
             self.users.replace(one, reshape(found[one.which], one.shape))

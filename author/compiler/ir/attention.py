@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-import re
+import math
 from dataclasses import dataclass
 
 from tritonsmith.author.compiler.ir.indices import Coordinates, Index, count, unravel, variable
+from tritonsmith.author.compiler.ir.operators import Applied, Constant, Operand, Operator, Tree, iterate
 from tritonsmith.author.compiler.ir.values import FLOATS, Formula, LibraryCall, Tensor
 
 LEAD, QUERY, KEY, FEATURE, COLUMN = "lead", "m", "n", "d", "c"
@@ -94,20 +95,17 @@ class Attention(Tensor):
         return tuple(plain[axis] for axis in self.order)
 
 
-_TIMES = re.compile(r"\{0\} ([*/]) (\d[\d.e-]*)")
-"""A value times or through a positive number."""
-
-
 def find_factor(score: Tensor, product: Tensor) -> float | None:
     """What a score is the product times, where it is nothing else and the number is positive."""
     if score is product:
         return 1.0
-    found = _TIMES.fullmatch(score.template) if isinstance(score, Formula) and score.inputs == (product,) else None
-    number = float(found[2]) if found else 0.0
-    return None if found is None or not number else number if found[1] == "*" else 1.0 / number
+    match score:
+        case Formula(inputs=(one,), expression=Applied(operator, (Operand(0), Constant(number)))) if one is product and number > 0:
+            return float(number) if operator is Operator.MUL else 1.0 / number if operator is Operator.DIV else None
+        case _:
+            return None
 
 
-_NUMBER = re.compile(r"\d[\d.]*(?:e[+-]?\d+)?")
 _FAR = 1e4
 """A score so far from 0 keeps few digits behind the point."""
 
@@ -121,10 +119,14 @@ def can_be_far(score: Tensor, product: Tensor) -> bool:
         if id(one) in seen:
             continue
         seen.add(id(one))
-        if isinstance(one, Formula) and any(float(number) >= _FAR for number in _NUMBER.findall(one.template)):
+        if isinstance(one, Formula) and any(map(_is_far, iterate(one.expression))):
             return True
         todo += one.operands
     return any(one.dtype in FLOATS for one in extras)
+
+
+def _is_far(part: Tree) -> bool:
+    return isinstance(part, Constant) and _FAR <= abs(part.value) < math.inf
 
 
 def list_extras(score: Tensor, product: Tensor) -> list[Tensor]:

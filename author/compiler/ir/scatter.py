@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tritonsmith.author.compiler.ir.indices import Coordinates, Index
+from tritonsmith.author.compiler.ir.operators import Constant
 from tritonsmith.author.compiler.ir.values import Formula, Tensor
 
 
@@ -48,5 +49,5 @@ class Scatter(Tensor):
     @property
     def counts(self) -> bool:
         """Whether it says how often each place of one axis is met."""
-        ones = isinstance(self.source, Formula) and not self.source.inputs and self.source.template == "1"
+        ones = isinstance(self.source, Formula) and not self.source.inputs and self.source.expression == Constant(1)
         return ones and self.meeting is Meeting.SUM and len(self.shape) == 1

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from functools import cache
 
-from tritonsmith.author.compiler.ir.code import Attribute, Expression, Hole, Name
+from tritonsmith.author.compiler.ir.code import Expression, Name
 from tritonsmith.author.compiler.ir.columns import ColumnOrder
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape, count, loaded
+from tritonsmith.author.compiler.ir.operators import Applied, Constant, Number, Operand, Operator, Tree, Type, cast_operands, write
 from tritonsmith.author.compiler.ir.template import expression
-from tritonsmith.author.compiler.ir.walk import iterate
 from tritonsmith.author.types import BYTES as BYTES
 from tritonsmith.author.types import FLOATS as FLOATS
 from tritonsmith.author.types import TRITON_TYPES as TRITON_TYPES
-from tritonsmith.author.types import TYPES
 from tritonsmith.author.types import widen as widen
 
 TYPE_NAMES: dict[str, Expression] = {dtype: expression(text) for dtype, text in TRITON_TYPES.items()}
@@ -134,8 +132,8 @@ class Item(Tensor):
 class Formula(Tensor):
     """An elementwise function of its operands, which broadcast to its shape."""
 
-    template: str
-    """The expression, with `{0}` for its first operand, and so on."""
+    expression: Tree
+    """What is done to the operands."""
     inputs: tuple[Tensor, ...] = ()
     flops: float = 1.0
 
@@ -145,24 +143,22 @@ class Formula(Tensor):
         return self.inputs
 
     @property
-    def receivers(self) -> frozenset[int]:
-        """Operands, by their number, of which it calls a method."""
-        return _read_formula(self.template, len(self.inputs))[2]
+    def operator(self) -> Operator | None:
+        """What is done last; None where it is a number or one of its operands."""
+        return self.expression.operator if isinstance(self.expression, Applied) else None
+
+    @property
+    def number(self) -> Number | None:
+        """What all elements are, where that is one number."""
+        return self.expression.value if isinstance(self.expression, Constant) else None
 
     def fill(self, operands: Sequence[Expression]) -> Expression:
-        """The expression of operands, one for each input: the border to templates that are text."""
-        template, used, _ = _read_formula(self.template, len(self.inputs))
-        return expression(template, **{f"x{number}": operands[number] for number in used})
+        """The code of an element, given that of the operands' elements."""
+        return write(self.expression, operands)
 
-
-@cache
-def _read_formula(template: str, count: int) -> tuple[str, tuple[int, ...], frozenset[int]]:
-    """A formula's template with named holes, the operands that it has, and those of which it calls a method."""
-    named = template.format(*(f"{{x{number}}}" for number in range(count)))
-    used = tuple(number for number in range(count) if f"{{x{number}}}" in named)
-    tree = expression(named, **{f"x{number}": Hole(f"x{number}") for number in used})
-    called = {part.value.name for part in iterate(tree) if isinstance(part, Attribute) and isinstance(part.value, Hole)}
-    return named, used, frozenset(number for number in used if f"x{number}" in called)
+    def casts(self, place: int) -> bool:
+        """Whether it brings an operand as it is into another type, for which a number must be a value of Triton."""
+        return Operand(place) in cast_operands(self.expression)
 
 
 @dataclass(eq=False, kw_only=True)
@@ -401,5 +397,10 @@ def base_of(value: Tensor) -> Tensor:
 
 def is_rounded(value: Tensor) -> bool:
     """Whether a kernel has a value just as its type holds it: only arithmetic of 16 bits is done in a wider one."""
-    row = TYPES[value.dtype]
-    return not row.computed or isinstance(value, Formula) and value.template.endswith(row.rounding)
+    if widen(value.dtype) == value.dtype:
+        return True
+    match value:
+        case Formula(expression=Applied(Operator.CAST, (Applied(Operator.CAST, (_, Type(narrow))), Type("float32")))):
+            return narrow == value.dtype
+        case _:
+            return False

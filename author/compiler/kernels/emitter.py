@@ -218,7 +218,7 @@ class Emitter:
         operands = []
         for place, operand in enumerate(value.inputs):
             node = self.read(operand, align(at, operand.shape), guards)
-            operands.append(node if is_name(node) or place not in value.receivers else _fill(operand.dtype, node))
+            operands.append(node if is_name(node) or not value.casts(place) else _fill(operand.dtype, node))
         return value.fill(operands), frozenset().union(*map(self.depends, operands))
 
     def _move(self, value: TensorView, at: Coordinates, guards: tuple[Guard, ...]) -> Found:

@@ -9,6 +9,8 @@ from typing import Any
 
 from tritonsmith.author.compiler.ir.attention import KEY, LEAD, QUERY, Attention, ScoreTile
 from tritonsmith.author.compiler.ir.indices import Guard, Shape, count, ravel, unravel, variable
+from tritonsmith.author.compiler.ir.operators import A, Applied, B, Constant, Operand, is_cast
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
     AnchorResult,
@@ -41,10 +43,9 @@ _NARROW = 256
 _MOST_FORMULAS = 16
 """Elementwise values between the products that are made of the first one. Long calculations of a bias or a mask are stored ahead."""
 _PRODUCT = re.compile(r"\(?(?:\{0\} @ \{1\}|torch\.(?:matmul|bmm)\(\{0\}, \{1\}|\{0\}\.(?:matmul|bmm)\(\{1\})\)")
-_HIDES = re.compile(r'tl\.where\(\{(\d)\}, float\("-inf"\), \{(\d)\}\)')
-_SHOWS = re.compile(r'tl\.where\(\{(\d)\}, \{(\d)\}, float\("-inf"\)\)')
-_CAST = re.compile(r"\{0\}(\.to\(tl\.\w+\))*")
-_RELU = "tl.maximum({0}, 0.0)"
+_HIDDEN = Constant(-math.inf)
+"""The score of what has no weight."""
+_RELU = Op.MAXIMUM(A, 0.0)
 
 
 def split_product(value: LibraryCall) -> tuple[Tensor, Tensor] | None:
@@ -151,7 +152,7 @@ def _is_turned(call: NodeCall) -> bool:
 
 def _strip(value: Tensor) -> Tensor:
     """The value before it was brought into another type."""
-    while isinstance(value, Formula) and len(value.inputs) == 1 and _CAST.fullmatch(value.template):
+    while isinstance(value, Formula) and len(value.inputs) == 1 and is_cast(value.expression):
         (inner,) = value.inputs
         if inner.dtype not in FLOATS or inner.shape != value.shape:
             break
@@ -163,7 +164,7 @@ def _find_softmax(value: Tensor) -> Tensor | None:
     """What a softmax along the last axis is taken of; None for any other value."""
     while isinstance(value, TensorView) and ".reshape(" in value.python and value.shape[-1] == value.source.shape[-1]:
         value = _strip(value.source)  # heads and batches under another shape
-    if not isinstance(value, Formula) or value.template != "{0} / {1}" or len(value.inputs) != 2:
+    if not isinstance(value, Formula) or value.expression != A / B or len(value.inputs) != 2:
         return None
     total = value.inputs[1]
     total = total.source if isinstance(total, TensorView) else total
@@ -220,22 +221,23 @@ def part_hidden(score: Tensor, softmax: bool) -> tuple[Tensor | None, Tensor]:
     """Where a score has no weight, for every head (None where that is nowhere), and the score without that condition."""
     if not isinstance(score, Formula):
         return None, score
-    hides, shows = _HIDES.fullmatch(score.template), _SHOWS.fullmatch(score.template)
     if not softmax:  # only a ReLU makes zero of minus infinity
-        hidden, clear = part_hidden(score.inputs[0], True) if score.template == _RELU else (None, score)
+        hidden, clear = part_hidden(score.inputs[0], True) if score.expression == _RELU else (None, score)
         return hidden, clear if clear is score else dataclasses.replace(score, inputs=(clear,))
-    if hides:
-        place, mask = int(hides[2]), score.inputs[int(hides[1])]
-    elif shows:
-        place, mask = int(shows[2]), score.inputs[int(shows[1])]
-    else:
-        return None, score
+    match score.expression:
+        case Applied(Op.WHERE, (Operand(chosen), hides, Operand(place))) if hides == _HIDDEN:
+            turned = False
+        case Applied(Op.WHERE, (Operand(chosen), Operand(place), hides)) if hides == _HIDDEN:
+            turned = True
+        case _:
+            return None, score
+    mask = score.inputs[chosen]
     hidden, clear = part_hidden(score.inputs[place], True)
     if count(mask.shape[:-2]) > 1 or len(mask.shape) < 2:
         return hidden, dataclasses.replace(score, inputs=tuple(clear if one is score.inputs[place] else one for one in score.inputs))
     mask = expand(mask, (*mask.shape[:-2], *score.shape[-2:]))
-    mask = mask if hides else formula("~{0}", mask, like="bool")
-    return (mask if hidden is None else formula("{0} | {1}", hidden, mask, like="bool")), clear
+    mask = formula(~A, mask, like="bool") if turned else mask
+    return (mask if hidden is None else formula(A | B, hidden, mask, like="bool")), clear
 
 
 def attend_directly(
@@ -250,14 +252,13 @@ def attend_directly(
         raise NotCovered("with one key, or one feature")
     shape = (*leads, query.shape[-2], key.shape[-2])
     product = ScoreTile(shape=shape, dtype="float32", name="scores")
-    score: Tensor = formula("{0} * {1}", product, scale, like="float32") if scale != 1.0 else product
+    score: Tensor = formula(A * B, product, scale, like="float32") if scale != 1.0 else product
     if mask is not None:
         mask = mask if len(mask.shape) > 1 else expand(mask, (*shape[-2:-1], *mask.shape))
         if mask.dtype == "bool":
-            template = 'tl.where({1}, {0}, float("-inf"))'
-            score = Formula(shape=shape, dtype="float32", template=template, inputs=(score, mask))
+            score = Formula(shape=shape, dtype="float32", expression=Op.WHERE(B, A, -math.inf), inputs=(score, mask))
         else:
-            score = formula("{0} + {1}", score, mask, like="float32", shape=shape)
+            score = formula(A + B, score, mask, like="float32", shape=shape)
     hidden, clear = (None, score) if causal else part_hidden(score, True)
     if causal:
         score = view(score, shape, lambda at: at, "", lambda at: (Guard(at[-2] - at[-1], 0, max(shape)),), 'float("-inf")')
@@ -297,7 +298,7 @@ def _attend_in_memory(call: NodeCall, query: Tensor, key: Tensor, value: Tensor,
     if f"{call.node.name}_scores" in call.called:
         raise NotCovered("whose scores are a PyTorch call")
     scores = products.multiply(query, swap(key, -1, -2), "scores", f"{call.node.name}_scores")
-    score: Tensor = rename(formula("{0} * {1}", scores, scale, like="float32"), "scores")
+    score: Tensor = rename(formula(A * B, scores, scale, like="float32"), "scores")
     if causal:
         score = view(score, score.shape, lambda at: at, "", lambda at: (Guard(at[-2] - at[-1], 0, max(score.shape)),), 'float("-inf")')
     return products.multiply(softmax(score, -1, "float32"), value, call.name, call.node.name)

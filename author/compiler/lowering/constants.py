@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Guard
+from tritonsmith.author.compiler.ir.operators import A, B, C, D
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, Position, Tensor, TensorView
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import as_type, cast, constant, formula, write_number
@@ -59,7 +61,7 @@ def _arange(call: NodeCall) -> Lowered:
         up = cast(up, call.dtype)
     if (start, step) == (0, 1):
         return cast(up, call.dtype)
-    return formula("{0} * {1} + {2}", up, step, start, like=call.dtype)
+    return formula(A * B + C, up, step, start, like=call.dtype)
 
 
 def _divide_evenly(call: NodeCall) -> Lowered:
@@ -68,8 +70,8 @@ def _divide_evenly(call: NodeCall) -> Lowered:
     if not all(isinstance(one, int | float) for one in (start, end)) or call.dtype not in FLOATS:
         raise NotCovered("between tensors")
     step = (end - start) / max(1, steps - 1)
-    text = f"tl.where({{0}} < {steps // 2}, {{1}} + {{2}} * {{0}}, {{3}} - {{2}} * ({steps - 1} - {{0}}))"
-    return formula(text, cast(count_up(steps), "float32"), start, step, end if steps > 1 else start, like=call.dtype)
+    tree = Op.WHERE(A < steps // 2, B + C * A, D - C * (steps - 1 - A))
+    return formula(tree, cast(count_up(steps), "float32"), start, step, end if steps > 1 else start, like=call.dtype)
 
 
 def _triangle(call: NodeCall) -> Lowered:

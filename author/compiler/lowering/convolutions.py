@@ -12,6 +12,7 @@ from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, count, unravel
+from tritonsmith.author.compiler.ir.operators import A, B
 from tritonsmith.author.compiler.ir.values import Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
@@ -140,7 +141,7 @@ def _convolve_channels(windows: TensorView, weight: Tensor, call: NodeCall) -> T
         read = view(windows, shape, lambda at: (at[0], at[1] // filters, *at[2:]))
     kernel = reshape(weight, (weight.shape[0], *(1,) * axes, *weight.shape[2:]))
     behind = tuple(range(2 + axes, 2 + 2 * axes))
-    return reduce(formula("{0} * {1}", read, kernel, like=widen(call.dtype)), behind, "sum", call.dtype)
+    return reduce(formula(A * B, read, kernel, like=widen(call.dtype)), behind, "sum", call.dtype)
 
 
 def _spread_out(call: NodeCall) -> Lowered:

@@ -6,6 +6,8 @@ import string
 from dataclasses import dataclass
 from typing import Any
 
+from tritonsmith.author.compiler.ir.operators import A, B
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, Tensor, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
@@ -148,7 +150,7 @@ def _join(first: Term, second: Term, kept: str, as_: tuple[str, str, str]) -> Te
         pass
     letters = kept + "".join(dict.fromkeys(one for one in first.letters + second.letters if one not in kept))
     sides = [_spread(one, letters) for one in (first, second)]
-    return _sum_letters(Term(formula("{0} * {1}", *sides, like=wide), letters), kept)
+    return _sum_letters(Term(formula(A * B, *sides, like=wide), letters), kept)
 
 
 def _spread(term: Term, letters: str) -> Tensor:
@@ -181,7 +183,7 @@ def _apply_bilinear(call: NodeCall) -> Lowered:
         raise NotCovered("without a weight")
     outputs, high, wide = weight.shape
     rows = left.size // high
-    pairs = formula("{0} * {1}", reshape(left, (rows, high, 1)), reshape(right, (rows, 1, wide)), like=widen(call.dtype), result=call.dtype)
+    pairs = formula(A * B, reshape(left, (rows, high, 1)), reshape(right, (rows, 1, wide)), like=widen(call.dtype), result=call.dtype)
     matrix = swap(reshape(weight, (outputs, high * wide)), 0, 1)
     product = multiply(reshape(pairs, (rows, high * wide)), matrix, call.name, call.node.name)
     return add_bias(reshape(product, call.shape), bias, call.dtype)
@@ -209,7 +211,7 @@ def _multiply_kronecker(call: NodeCall) -> Lowered:
         [(size, 1) for size in left.shape], [(1, size) for size in right.shape]
     )]  # fmt: skip
     spread = [reshape(one, tuple(shape)) for one, shape in zip((left, right), sides, strict=True)]
-    return reshape(formula("{0} * {1}", *spread, like=call.dtype), call.shape)
+    return reshape(formula(A * B, *spread, like=call.dtype), call.shape)
 
 
 def _covary(call: NodeCall) -> Lowered:
@@ -222,9 +224,9 @@ def _covary(call: NodeCall) -> Lowered:
     _, squares, distance = find_moments(source, (1,))
     product = multiply(distance, swap(distance, 0, 1), call.name, call.node.name)
     if not correlated:
-        return formula("{0} / {1}", product, number - call.get(-1, "correction", default=1), like=call.dtype)
-    sizes = formula("tl.sqrt({0}) * tl.sqrt({1})", squares, swap(squares, 0, 1), like=squares.dtype)
-    return formula("tl.minimum(tl.maximum({0} / {1}, -1.0), 1.0)", product, sizes, like=call.dtype)
+        return formula(A / B, product, number - call.get(-1, "correction", default=1), like=call.dtype)
+    sizes = formula(Op.SQRT(A) * Op.SQRT(B), squares, swap(squares, 0, 1), like=squares.dtype)
+    return formula(Op.MINIMUM(Op.MAXIMUM(A / B, -1.0), 1.0), product, sizes, like=call.dtype)
 
 
 TABLE: dict[str, Lower] = {

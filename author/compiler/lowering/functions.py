@@ -6,50 +6,51 @@ import math
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Shape
+from tritonsmith.author.compiler.ir.operators import A, B, C, D, Tree, chain
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, Tensor
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import KNOWN, common_type, divide_whole, formula
 from tritonsmith.author.types import TYPES, NumberKind
 
-_LOGARITHM = "tl.where({0} == {1}, {0} + 0.6931471805599453, tl.maximum({0}, {1}) + libdevice.log1p(tl.exp(-tl.abs({0} - {1}))))"
+_LOGARITHM = Op.WHERE(Op.EQ(A, B), A + 0.6931471805599453, Op.MAXIMUM(A, B) + Op.LOG1P(Op.FAST_EXP(-Op.ABS(A - B))))
 """Two infinities of one sign have no distance."""
-_SPECIAL: dict[str, tuple[str, int]] = {
-    "frac": ("{0} - libdevice.trunc({0})", 1), "fix": ("libdevice.trunc({0})", 1),
-    "asinh": ("libdevice.asinh({0})", 1), "acosh": ("libdevice.acosh({0})", 1), "atanh": ("libdevice.atanh({0})", 1),
-    "arcsinh": ("libdevice.asinh({0})", 1), "arccosh": ("libdevice.acosh({0})", 1), "arctanh": ("libdevice.atanh({0})", 1),
-    "lgamma": ("libdevice.lgamma({0})", 1), "gammaln": ("libdevice.lgamma({0})", 1),
-    "erfinv": ("libdevice.erfinv({0})", 1), "expit": ("sigmoid({0})", 1), "erfcx": ("libdevice.erfcx({0})", 1),
-    "i0": ("libdevice.cyl_bessel_i0({0})", 1), "i1": ("libdevice.cyl_bessel_i1({0})", 1),
-    "ndtr": (f"0.5 * libdevice.erfc({{0}} * {-math.sqrt(0.5)!r})", 1),
-    "entr": ('tl.where({0} > 0.0, -{0} * tl.log({0}), tl.where({0} == 0.0, 0.0, float("-inf")))', 1),
-    "sinc": (f"tl.where({{0}} == 0.0, 1.0, tl.sin({{0}} * {math.pi!r}) / ({{0}} * {math.pi!r}))", 1),
-    "deg2rad": (f"{{0}} * {math.pi / 180!r}", 1), "rad2deg": (f"{{0}} * {180 / math.pi!r}", 1),
-    "positive": ("{0}", 1), "sgn": ("tl.where({0} > 0.0, 1.0, tl.where({0} < 0.0, -1.0, 0.0))", 1),
-    "copysign": ("libdevice.copysign({0}, {1})", 2), "nextafter": ("libdevice.nextafter({0}, {1})", 2),
-    "heaviside": ("tl.where({0} == 0.0, {1}, tl.where({0} > 0.0, 1.0, 0.0))", 2),
-    "xlogy": ("tl.where({0} == 0.0, 0.0, {0} * tl.log({1}))", 2), "xlog1py": ("tl.where({0} == 0.0, 0.0, {0} * libdevice.log1p({1}))", 2),
-    "logaddexp": (_LOGARITHM, 2), "fmax": ("tl.maximum({0}, {1})", 2), "fmin": ("tl.minimum({0}, {1})", 2),
-    "ldexp": ("{0} * tl.exp2({1})", 2),
+_SPECIAL: dict[str, tuple[Tree, int]] = {
+    "frac": (A - Op.TRUNC(A), 1), "fix": (Op.TRUNC(A), 1),
+    "asinh": (Op.ASINH(A), 1), "acosh": (Op.ACOSH(A), 1), "atanh": (Op.ATANH(A), 1),
+    "arcsinh": (Op.ASINH(A), 1), "arccosh": (Op.ACOSH(A), 1), "arctanh": (Op.ATANH(A), 1),
+    "lgamma": (Op.LGAMMA(A), 1), "gammaln": (Op.LGAMMA(A), 1),
+    "erfinv": (Op.ERFINV(A), 1), "expit": (Op.SIGMOID(A), 1), "erfcx": (Op.ERFCX(A), 1),
+    "i0": (Op.BESSEL_I0(A), 1), "i1": (Op.BESSEL_I1(A), 1),
+    "ndtr": (0.5 * Op.ERFC(A * -math.sqrt(0.5)), 1),
+    "entr": (Op.WHERE(A > 0.0, -A * Op.LOG(A), Op.WHERE(Op.EQ(A, 0.0), 0.0, -math.inf)), 1),
+    "sinc": (Op.WHERE(Op.EQ(A, 0.0), 1.0, Op.SIN(A * math.pi) / (A * math.pi)), 1),
+    "deg2rad": (A * (math.pi / 180), 1), "rad2deg": (A * (180 / math.pi), 1),
+    "positive": (A, 1), "sgn": (Op.WHERE(A > 0.0, 1.0, Op.WHERE(A < 0.0, -1.0, 0.0)), 1),
+    "copysign": (Op.COPYSIGN(A, B), 2), "nextafter": (Op.NEXTAFTER(A, B), 2),
+    "heaviside": (Op.WHERE(Op.EQ(A, 0.0), B, Op.WHERE(A > 0.0, 1.0, 0.0)), 2),
+    "xlogy": (Op.WHERE(Op.EQ(A, 0.0), 0.0, A * Op.LOG(B)), 2), "xlog1py": (Op.WHERE(Op.EQ(A, 0.0), 0.0, A * Op.LOG1P(B)), 2),
+    "logaddexp": (_LOGARITHM, 2), "fmax": (Op.MAXIMUM(A, B), 2), "fmin": (Op.MINIMUM(A, B), 2),
+    "ldexp": (A * Op.EXP2(B), 2),
     "logaddexp2": (
-        "tl.where({0} == {1}, {0} + 1.0, tl.maximum({0}, {1}) + "
-        f"libdevice.log1p(tl.exp2(-tl.abs({{0}} - {{1}}))) * {1 / math.log(2)!r})", 2,
+        Op.WHERE(Op.EQ(A, B), A + 1.0, Op.MAXIMUM(A, B) + Op.LOG1P(Op.EXP2(-Op.ABS(A - B))) * (1 / math.log(2))), 2,
     ),
 }  # fmt: skip
 """Expressions over floating-point operands, and how many."""
 _MOST_FACTORS = 8
 """Of a power that is a product."""
 _TESTS = {
-    "signbit": "{0} < 0", "isposinf": '{0} == float("inf")', "isneginf": '{0} == float("-inf")', "isreal": "{0} == {0}",
+    "signbit": A < 0, "isposinf": Op.EQ(A, math.inf), "isneginf": Op.EQ(A, -math.inf), "isreal": Op.EQ(A, A),
 }  # fmt: skip
 
 
 def _apply(call: NodeCall) -> Lowered:
     """A function of the table."""
-    template, number = _SPECIAL[call.node.target.rpartition(".")[2].rstrip("_")]
+    tree, number = _SPECIAL[call.node.target.rpartition(".")[2].rstrip("_")]
     operands = [*call.args, *call.kwargs.values()][:number]
     if call.dtype not in FLOATS or len(operands) < number:
         raise NotCovered(f"on {call.dtype}")
-    return formula(template, *operands, like=call.dtype, shape=call.shape)
+    return formula(tree, *operands, like=call.dtype, shape=call.shape)
 
 
 def _test(call: NodeCall) -> Lowered:
@@ -69,7 +70,7 @@ def _divide(call: NodeCall) -> Lowered:
         raise NotCovered(f"with rounding_mode={mode}")
     if whole:
         return divide_whole("floor_divide" if mode == "floor" else "trunc_divide", left, right, call)
-    text = "real_quotient({0}, {1})" if mode == "floor" else "libdevice.trunc({0} / {1})"
+    text = Op.REAL_QUOTIENT(A, B) if mode == "floor" else Op.TRUNC(A / B)
     return formula(text, left, right, like=call.dtype, shape=call.shape)
 
 
@@ -81,7 +82,7 @@ def _bound(call: NodeCall) -> Lowered:
         bound = call.get(1, "min", "max")
         least, most = (bound, None) if "min" in name else (None, bound)
     found: Tensor = value
-    for bound, text in ((least, "tl.maximum({0}, {1})"), (most, "tl.minimum({0}, {1})")):
+    for bound, text in ((least, Op.MAXIMUM(A, B)), (most, Op.MINIMUM(A, B))):
         if bound is not None:
             found = formula(text, found, _as_bound(bound, call.dtype), like=call.dtype, shape=call.shape)
     return found
@@ -100,14 +101,14 @@ def _invert(call: NodeCall) -> Lowered:
     """`~` of whole numbers, of which every bit is turned."""
     value = call.tensor(0, "input", "self")
     if call.dtype == "bool" or call.dtype in FLOATS:
-        return formula("{0} == 0" if value.dtype != "bool" else "~{0}", value, like=value.dtype, result="bool")
+        return formula(Op.EQ(A, 0) if value.dtype != "bool" else ~A, value, like=value.dtype, result="bool")
     row = TYPES[call.dtype]
-    return formula(f"{{0}} ^ {row.largest}" if row.kind is NumberKind.UNSIGNED else "~{0}", value, like=call.dtype)
+    return formula(A ^ int(row.largest) if row.kind is NumberKind.UNSIGNED else ~A, value, like=call.dtype)
 
 
 def _shift(call: NodeCall) -> Lowered:
-    sign = "<<" if "left" in call.node.target or "lshift" in call.node.target else ">>"
-    return formula(f"{{0}} {sign} {{1}}", call.get(0, "input", "self"), call.get(1, "other"), like=call.dtype, shape=call.shape)
+    tree = A << B if "left" in call.node.target or "lshift" in call.node.target else A >> B
+    return formula(tree, call.get(0, "input", "self"), call.get(1, "other"), like=call.dtype, shape=call.shape)
 
 
 def _replace_special(call: NodeCall) -> Lowered:
@@ -118,7 +119,7 @@ def _replace_special(call: NodeCall) -> Lowered:
     largest = TYPES[dtype].largest
     given = [call.get(place, name, default=None) for place, name in enumerate(("nan", "posinf", "neginf"), 1)]
     nan, high, low = (plain if one is None else one for one, plain in zip(given, (0.0, largest, -largest), strict=True))
-    text = 'tl.where({0} != {0}, {1}, tl.where({0} == float("inf"), {2}, tl.where({0} == float("-inf"), {3}, {0})))'
+    text = Op.WHERE(Op.NE(A, A), B, Op.WHERE(Op.EQ(A, math.inf), C, Op.WHERE(Op.EQ(A, -math.inf), D, A)))
     return formula(text, value, nan, high, low, like=dtype)
 
 
@@ -126,14 +127,14 @@ def _unsquash(call: NodeCall) -> Lowered:
     """`logit`, of values that `eps` keeps off 0 and 1."""
     value, eps = call.tensor(0, "input", "self"), call.get(1, "eps", default=None)
     if eps is not None:
-        value = formula("tl.minimum(tl.maximum({0}, {1}), {2})", value, eps, 1 - eps, like=call.dtype)
-    return formula("tl.log({0} / (1.0 - {0}))", value, like=call.dtype)
+        value = formula(Op.MINIMUM(Op.MAXIMUM(A, B), C), value, eps, 1 - eps, like=call.dtype)
+    return formula(Op.LOG(A / (1.0 - A)), value, like=call.dtype)
 
 
 def _subtract_from(call: NodeCall) -> Lowered:
     """`rsub`: what is given second minus the first."""
     factor = call.get(2, "alpha", default=1)
-    return formula("{1} - {2} * {0}", call.tensor(0, "input"), call.get(1, "other"), factor, like=call.dtype, shape=call.shape)
+    return formula(B - C * A, call.tensor(0, "input"), call.get(1, "other"), factor, like=call.dtype, shape=call.shape)
 
 
 def _compare_nearly(call: NodeCall) -> Lowered:
@@ -143,7 +144,7 @@ def _compare_nearly(call: NodeCall) -> Lowered:
     if like not in FLOATS or call.get(4, "equal_nan", default=False):
         raise NotCovered(f"on {like}")
     relative, absolute = call.get(2, "rtol", default=1e-5), call.get(3, "atol", default=1e-8)
-    text = "({0} == {1}) | (tl.abs({0} - {1}) <= {3} + {2} * tl.abs({1}))"
+    text = Op.EQ(A, B) | (Op.ABS(A - B) <= D + C * Op.ABS(B))
     return formula(text, left, right, relative, absolute, like=like, shape=call.shape, result="bool")
 
 
@@ -151,8 +152,8 @@ def _round(call: NodeCall) -> Lowered:
     """`round`, to whole numbers or to decimals."""
     value, decimals = call.tensor(0, "input", "self"), call.kwargs.get("decimals", 0)
     if not decimals or call.dtype not in FLOATS:
-        return formula("libdevice.rint({0})", value, like=call.dtype) if call.dtype in FLOATS else value
-    text = "libdevice.rint({0} * {1}) / {1}" if decimals > 0 else "libdevice.rint({0} / {1}) * {1}"
+        return formula(Op.RINT(A), value, like=call.dtype) if call.dtype in FLOATS else value
+    text = Op.RINT(A * B) / B if decimals > 0 else Op.RINT(A / B) * B
     return formula(text, value, float(10 ** abs(decimals)), like=call.dtype)
 
 
@@ -160,11 +161,11 @@ def _raise_wide(base: Any, exponent: Any, shape: Shape) -> Tensor:
     """`pow` in float64, whose function takes no number of fp32 next to it."""
     if isinstance(base, Tensor) and isinstance(exponent, int | float):
         if exponent == int(exponent) and 1 <= exponent <= _MOST_FACTORS:
-            return formula(" * ".join(["{0}"] * int(exponent)), base, like="float64")
-        return formula("tl.exp({1} * tl.log({0}))", base, exponent, like="float64")
+            return formula(chain(Op.MUL, [A] * int(exponent)), base, like="float64")
+        return formula(Op.FAST_EXP(B * Op.LOG(A)), base, exponent, like="float64")
     if not isinstance(base, Tensor):
-        return formula("tl.exp({1} * {0})", exponent, math.log(base), like="float64")
-    return formula("libdevice.pow({0}, {1})", base, exponent, like="float64", shape=shape)
+        return formula(Op.FAST_EXP(B * A), exponent, math.log(base), like="float64")
+    return formula(Op.POW(A, B), base, exponent, like="float64", shape=shape)
 
 
 def _clamp(call: NodeCall) -> Lowered:
@@ -188,7 +189,7 @@ def _raise(call: NodeCall) -> Lowered:
         return KNOWN(call)
     if not isinstance(base, Tensor) or exponent not in range(1, _MOST_FACTORS + 1) or call.dtype == "bool":
         raise NotCovered(f"on {call.dtype}")
-    return formula(" * ".join(["{0}"] * exponent), base, like=call.dtype)
+    return formula(chain(Op.MUL, [A] * exponent), base, like=call.dtype)
 
 
 TABLE: dict[str, Lower] = {

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import math
 
+from tritonsmith.author.compiler.ir.operators import A, B, C, D
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, Lookup, Tensor, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, refuse_options
 from tritonsmith.author.compiler.lowering.constants import count_up
@@ -27,8 +29,8 @@ def finish(terms: Tensor, call: NodeCall, count: Tensor | int | None = None, red
         return terms
     total = reduce(terms, tuple(range(len(terms.shape))), "sum", widen(terms.dtype))
     if kind == "sum":
-        return formula("{0}", total, like=total.dtype, result=call.dtype)
-    return formula("{0} / {1}", total, terms.size if count is None else count, like=total.dtype, result=call.dtype)
+        return formula(A, total, like=total.dtype, result=call.dtype)
+    return formula(A / B, total, terms.size if count is None else count, like=total.dtype, result=call.dtype)
 
 
 def _pair(call: NodeCall) -> tuple[Tensor, Tensor, str]:
@@ -45,67 +47,67 @@ def _elementwise(call: NodeCall) -> Lowered:
     if call.kwargs.get("weight") is not None and not name.startswith(("binary", "bce")):
         raise NotCovered("with a weight")
     if name in ("mse", "l1"):
-        apart = formula("{0} - {1}", left, right, like=wide)
-        return finish(formula("{0} * {0}" if name == "mse" else "tl.abs({0})", apart, like=wide), call)
+        apart = formula(A - B, left, right, like=wide)
+        return finish(formula(A * A if name == "mse" else Op.ABS(A), apart, like=wide), call)
     if name in ("smoothl1", "huber"):
-        size = formula("tl.abs({0} - {1})", left, right, like=wide)
+        size = formula(Op.ABS(A - B), left, right, like=wide)
         delta = call.option(5, "beta", 1.0) if name == "smoothl1" else call.option(3, "delta", 1.0)
         if delta <= 0:
             return finish(size, call)
         quadratic, linear = (
-            ("0.5 * {0} * {0} / {1}", "{0} - 0.5 * {1}") if name == "smoothl1" else ("0.5 * {0} * {0}", "{1} * ({0} - 0.5 * {1})")
+            (0.5 * A * A / B, A - 0.5 * B) if name == "smoothl1" else (0.5 * A * A, B * (A - 0.5 * B))
         )
-        return finish(formula(f"tl.where({{0}} < {{1}}, {quadratic}, {linear})", size, delta, like=wide), call)
+        return finish(formula(Op.WHERE(A < B, quadratic, linear), size, delta, like=wide), call)
     if name == "kldiv":
         return _diverge(left, right, wide, call)
     if name in ("binarycrossentropy", "bce"):
-        logs = "tl.maximum(tl.log({0}), -100.0)", "tl.maximum(libdevice.log1p(-{0}), -100.0)"
-        return finish(_weigh(formula(f"-({{1}} * {logs[0]} + (1.0 - {{1}}) * {logs[1]})", left, right, like=wide), call, 2), call)
+        logs = Op.MAXIMUM(Op.LOG(A), -100.0), Op.MAXIMUM(Op.LOG1P(-A), -100.0)
+        return finish(_weigh(formula(-(B * logs[0] + (1.0 - B) * logs[1]), left, right, like=wide), call, 2), call)
     if name in ("binarycrossentropywithlogits", "bcewithlogits"):
         return finish(_weigh(_compare_logits(left, right, wide, call), call, 2), call)
     if name == "softmargin":
-        return finish(formula("libdevice.log1p(tl.exp(-{1} * {0}))", left, right, like=wide), call)
+        return finish(formula(Op.LOG1P(Op.FAST_EXP(-B * A)), left, right, like=wide), call)
     if name == "hingeembedding":
         margin = call.option(2, "margin", 1.0)
-        return finish(formula("tl.where({1} == 1.0, {0}, tl.maximum({2} - {0}, 0.0))", left, right, margin, like=wide), call)
+        return finish(formula(Op.WHERE(Op.EQ(B, 1.0), A, Op.MAXIMUM(C - A, 0.0)), left, right, margin, like=wide), call)
     return finish(_poisson(left, right, wide, call), call)
 
 
 def _weigh(terms: Tensor, call: NodeCall, place: int) -> Tensor:
     """The terms times a weight, where the loss has one."""
     weight = call.weight(place, "weight")
-    return terms if weight is None else formula("{0} * {1}", terms, weight, like=terms.dtype, shape=terms.shape)
+    return terms if weight is None else formula(A * B, terms, weight, like=terms.dtype, shape=terms.shape)
 
 
 def _compare_logits(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> Tensor:
     """Binary cross entropy of logits, with a weight of what is true."""
     weight = call.weight(6, "pos_weight")
     if weight is None:
-        text = "tl.maximum({0}, 0.0) - {0} * {1} + libdevice.log1p(tl.exp(-tl.abs({0})))"
+        text = Op.MAXIMUM(A, 0.0) - A * B + Op.LOG1P(Op.FAST_EXP(-Op.ABS(A)))
         return formula(text, left, right, like=wide)
-    text = "(1.0 - {1}) * {0} + (1.0 + ({2} - 1.0) * {1}) * (libdevice.log1p(tl.exp(-tl.abs({0}))) + tl.maximum(-{0}, 0.0))"
+    text = (1.0 - B) * A + (1.0 + (C - 1.0) * B) * (Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))) + Op.MAXIMUM(-A, 0.0))
     return formula(text, left, right, weight, like=wide, shape=left.shape)
 
 
 def _diverge(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> Tensor:
     """Kullback-Leibler divergence of logarithms of probabilities from probabilities."""
     if call.option(6, "log_target", False):
-        terms = formula("tl.exp({1}) * ({1} - {0})", left, right, like=wide)
+        terms = formula(Op.FAST_EXP(B) * (B - A), left, right, like=wide)
     else:
-        terms = formula("tl.where({1} > 0.0, {1} * (tl.log({1}) - {0}), 0.0)", left, right, like=wide)
+        terms = formula(Op.WHERE(B > 0.0, B * (Op.LOG(B) - A), 0.0), left, right, like=wide)
     return finish(terms, call, left.shape[0], "mean") if find_reduction(call) == "batchmean" else finish(terms, call)
 
 
 def _poisson(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> Tensor:
     """Poisson's negative log-likelihood; `full` adds Stirling's term for targets above 1."""
     if call.option(2, "log_input", True):
-        terms = formula("tl.exp({0}) - {1} * {0}", left, right, like=wide)
+        terms = formula(Op.FAST_EXP(A) - B * A, left, right, like=wide)
     else:
-        terms = formula("{0} - {1} * tl.log({0} + {2})", left, right, call.option(5, "eps", 1e-8), like=wide)
+        terms = formula(A - B * Op.LOG(A + C), left, right, call.option(5, "eps", 1e-8), like=wide)
     if not call.option(3, "full", False):
         return terms
-    text = f"{{0}} + tl.where({{1}} > 1.0, {{1}} * tl.log({{1}}) - {{1}} + 0.5 * tl.log({2 * math.pi!r} * {{1}}), 0.0)"
-    return formula(text, terms, right, like=wide)
+    stirling = B * Op.LOG(B) - B + 0.5 * Op.LOG(2 * math.pi * B)
+    return formula(A + Op.WHERE(B > 1.0, stirling, 0.0), terms, right, like=wide)
 
 
 def _cross_entropy(call: NodeCall) -> Lowered:
@@ -121,9 +123,9 @@ def _cross_entropy(call: NodeCall) -> Lowered:
         weight = reshape(weight, (weight.size, *(1,) * (len(source.shape) - 1 - axis)))
     if target.dtype in FLOATS:
         classes = source.shape[axis]
-        target = formula("{0} * {1} + {2}", target, 1 - smoothing, smoothing / classes, like=wide) if smoothing else target
+        target = formula(A * B + C, target, 1 - smoothing, smoothing / classes, like=wide) if smoothing else target
         factors = [target] if weight is None else [target, weight]
-        terms = formula("-{0} * {1}" if weight is None else "-{0} * {1} * {2}", logs, *factors, like=wide)
+        terms = formula(-A * B if weight is None else -A * B * C, logs, *factors, like=wide)
         summed = reduce(terms, (axis,), "sum", wide)
         return finish(summed, call, max(1, summed.size))
     return finish_classes(logs, target, axis, ignored, call, weight, smoothing)
@@ -136,8 +138,8 @@ def finish_classes(
 
     weight: one number for each class, shaped to be broadcast. smoothing: the share that all classes have alike.
     """
-    kept = formula("{0} != {1}", target, ignored, like=target.dtype, result="bool")
-    place = formula("tl.where({0} == {1}, 0, {0})", target, ignored, like=target.dtype)
+    kept = formula(Op.NE(A, B), target, ignored, like=target.dtype, result="bool")
+    place = formula(Op.WHERE(Op.EQ(A, B), 0, A), target, ignored, like=target.dtype)
     one = reshape(place, (*target.shape[:axis], 1, *target.shape[axis:]))
     found = look_along(logs, one, axis, one.shape)
     terms = reshape(found, target.shape)
@@ -150,16 +152,16 @@ def finish_classes(
             where=lambda at: (at,), move=lambda at, places: (places[0],),
         )  # fmt: skip
         share = reshape(share, target.shape)
-        terms = formula("{0} * {1}", terms, share, like=wide)
+        terms = formula(A * B, terms, share, like=wide)
     if smoothing:
-        parts = logs if weight is None else formula("{0} * {1}", logs, weight, like=wide)
+        parts = logs if weight is None else formula(A * B, logs, weight, like=wide)
         total = reduce(parts, (axis,), "sum", wide)
-        terms = formula("{0} * {2} + {1} * {3}", terms, total, 1 - smoothing, smoothing / logs.shape[axis], like=wide)
-    chosen = rename(formula("tl.where({1} != 0, -{0}, 0.0)", terms, flag, like=wide), "loss_of_class")
+        terms = formula(A * C + B * D, terms, total, 1 - smoothing, smoothing / logs.shape[axis], like=wide)
+    chosen = rename(formula(Op.WHERE(Op.NE(B, 0), -A, 0.0), terms, flag, like=wide), "loss_of_class")
     if find_reduction(call) != "mean":
         return finish(chosen, call)
     if share is not None:
-        counted = formula("tl.where({1} != 0, {0}, 0.0)", share, flag, like=wide)
+        counted = formula(Op.WHERE(Op.NE(B, 0), A, 0.0), share, flag, like=wide)
         return finish(chosen, call, reduce(counted, every, "sum", wide))
     return finish(chosen, call, cast(reduce(cast(kept, "int64"), every, "sum", "int64"), wide))
 
@@ -170,10 +172,10 @@ def _gaussian(call: NodeCall) -> Lowered:
     wide, eps = widen(source.dtype), call.option(4, "eps", 1e-6)
     if len(variance.shape) < len(source.shape) or variance.shape[-1:] != source.shape[-1:]:
         raise NotCovered("with a variance for several elements")
-    spread = formula("tl.maximum({0}, {1})", variance, eps, like=wide)
-    more = f" + {0.5 * math.log(2 * math.pi)!r}" if call.option(3, "full", False) else ""
-    text = f"0.5 * (tl.log({{2}}) + ({{0}} - {{1}}) * ({{0}} - {{1}}) / {{2}}){more}"
-    return finish(formula(text, source, target, spread, like=wide), call)
+    spread = formula(Op.MAXIMUM(A, B), variance, eps, like=wide)
+    tree = 0.5 * (Op.LOG(C) + (A - B) * (A - B) / C)
+    tree = tree + 0.5 * math.log(2 * math.pi) if call.option(3, "full", False) else tree
+    return finish(formula(tree, source, target, spread, like=wide), call)
 
 
 def _exceed_margin(call: NodeCall) -> Lowered:
@@ -185,28 +187,28 @@ def _exceed_margin(call: NodeCall) -> Lowered:
     wide, classes = widen(source.dtype), source.shape[1]
     places = reshape(target, (target.size, 1))
     right = look_along(source, places, 1, (source.shape[0], 1))
-    text = "tl.maximum({2} - {1} + {0}, 0.0)"
+    text = Op.MAXIMUM(C - B + A, 0.0)
     gap: Tensor = formula(text, source, right, margin, like=wide)
     if order == 2:
-        gap = formula("{0} * {0}", gap, like=wide)
+        gap = formula(A * A, gap, like=wide)
     if weight is not None:
         share = Lookup(
             shape=places.shape, dtype=weight.dtype, table=weight, places=(places,), limits=(weight.size,),
             where=lambda at: (at,), move=lambda at, found: (found[0],),
         )  # fmt: skip
-        gap = formula("{0} * {1}", gap, share, like=wide)
-    own = formula("{0} == {1}", places, count_up(classes), like="int64", shape=source.shape, result="bool")
+        gap = formula(A * B, gap, share, like=wide)
+    own = formula(Op.EQ(A, B), places, count_up(classes), like="int64", shape=source.shape, result="bool")
     kept = select_where(own, 0.0, gap, wide, source.shape)
-    return finish(formula("{0} / {1}", reduce(kept, (1,), "sum", wide), classes, like=wide), call)
+    return finish(formula(A / B, reduce(kept, (1,), "sum", wide), classes, like=wide), call)
 
 
 def _soft_margins(call: NodeCall) -> Lowered:
     """`multilabel_soft_margin_loss`: the mean over classes of binary cross entropies."""
     left, right, wide = _pair(call)
-    logs = "tl.minimum({0}, 0.0) - libdevice.log1p(tl.exp(-tl.abs({0})))", "-tl.maximum({0}, 0.0) - libdevice.log1p(tl.exp(-tl.abs({0})))"
-    terms = _weigh(formula(f"-({{1}} * ({logs[0]}) + (1.0 - {{1}}) * ({logs[1]}))", left, right, like=wide), call, 2)
+    logs = Op.MINIMUM(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))), -Op.MAXIMUM(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A)))
+    terms = _weigh(formula(-(B * logs[0] + (1.0 - B) * logs[1]), left, right, like=wide), call, 2)
     axis = len(left.shape) - 1
-    return finish(formula("{0} / {1}", reduce(terms, (axis,), "sum", wide), left.shape[axis], like=wide), call)
+    return finish(formula(A / B, reduce(terms, (axis,), "sum", wide), left.shape[axis], like=wide), call)
 
 
 def _ranked(call: NodeCall) -> Lowered:
@@ -215,9 +217,9 @@ def _ranked(call: NodeCall) -> Lowered:
     margin, wide = call.option(3, "margin", 0.0), widen(left.dtype)
     if "cosine" in call.node.target.lower() or "Cosine" in call.node.module_type:
         angle = cosine(left, right, len(left.shape) - 1, 1e-12, wide)
-        text = "tl.where({1} > 0.0, 1.0 - {0}, tl.maximum({0} - {2}, 0.0))"
+        text = Op.WHERE(B > 0.0, 1.0 - A, Op.MAXIMUM(A - C, 0.0))
         return finish(formula(text, angle, target, margin, like=wide), call)
-    return finish(formula("tl.maximum(-{2} * ({0} - {1}) + {3}, 0.0)", left, right, target, margin, like=wide), call)
+    return finish(formula(Op.MAXIMUM(-C * (A - B) + D, 0.0), left, right, target, margin, like=wide), call)
 
 
 def _triplet(call: NodeCall) -> Lowered:
@@ -226,13 +228,13 @@ def _triplet(call: NodeCall) -> Lowered:
     eps, wide = call.option(5, "eps", 1e-6), widen(anchor.dtype)
 
     def distance(other: Tensor, one: Tensor = anchor) -> Tensor:
-        apart = formula("{0} - {1} + {2}", one, other, eps, like=wide)
+        apart = formula(A - B + C, one, other, eps, like=wide)
         return vector_norm(apart, order, (len(apart.shape) - 1,), False, wide)
 
     away = distance(far)
     if call.option(6, "swap", False):
-        away = formula("tl.minimum({0}, {1})", away, distance(far, near), like=wide)
-    return finish(formula("tl.maximum({0} - {1} + {2}, 0.0)", distance(near), away, margin, like=wide), call)
+        away = formula(Op.MINIMUM(A, B), away, distance(far, near), like=wide)
+    return finish(formula(Op.MAXIMUM(A - B + C, 0.0), distance(near), away, margin, like=wide), call)
 
 
 _PAIRS = ("mse", "l1", "smooth_l1", "huber", "soft_margin", "hinge_embedding", "poisson_nll")

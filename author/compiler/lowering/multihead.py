@@ -5,6 +5,8 @@ from __future__ import annotations
 import math
 from dataclasses import replace
 
+from tritonsmith.author.compiler.ir.operators import A, B
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import Formula, Joined, LibraryCall, Tensor
 from tritonsmith.author.compiler.lowering.attention import attend_directly, settle
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
@@ -94,7 +96,7 @@ def _attend(call: NodeCall) -> Lowered:
         raise NotCovered("with a mask and more keys")
     given = call.get(5, "attn_mask", default=None)
     plain = isinstance(given, Tensor) and given.dtype == "bool" and call.get(3, "key_padding_mask", default=None) is None
-    seen = formula("{0} == 0", given, like="bool", result="bool") if plain and len(given.shape) < _BATCHED else mask
+    seen = formula(Op.EQ(A, 0), given, like="bool", result="bool") if plain and len(given.shape) < _BATCHED else mask
     scale = 1 / math.sqrt(heads.query.shape[-1])
     needed = len(call.node.outputs) > 1
     attention = attend_directly(
@@ -113,11 +115,11 @@ def _weigh(call: NodeCall, heads: Heads, scale: float, mask: Tensor | None) -> T
         shape=shape, dtype=call.dtype, name="scores", text="torch.matmul({0}, {1})", inputs=(heads.query, swap(heads.key, -1, -2)),
         says="torch.matmul",
     )  # fmt: skip
-    score = formula("{0} * {1}", score, scale, like=call.dtype)
-    score = score if mask is None else formula("{0} + {1}", score, mask, like=call.dtype, shape=shape)
+    score = formula(A * B, score, scale, like=call.dtype)
+    score = score if mask is None else formula(A + B, score, mask, like=call.dtype, shape=shape)
     weights = softmax(score, -1, call.dtype)
     if call.get(6, "average_attn_weights", default=True):
-        weights = formula("{0} / {1}", reduce(weights, (1,), "sum", call.dtype), heads.number, like=call.dtype)
+        weights = formula(A / B, reduce(weights, (1,), "sum", call.dtype), heads.number, like=call.dtype)
     return reshape(weights, call.node.outputs[1].shape)
 
 
@@ -130,7 +132,7 @@ def _read_mask(call: NodeCall, heads: Heads) -> Tensor | None:
         found = reshape(found, (heads.query.shape[0], heads.number, *mask.shape[1:])) if len(mask.shape) > 2 else found
     if isinstance(padding, Tensor):
         more = reshape(_add_up(padding), (heads.query.shape[0], 1, 1, heads.key.shape[-2]))
-        found = more if found is None else formula("{0} + {1}", found, more, like="float32")
+        found = more if found is None else formula(A + B, found, more, like="float32")
     return found
 
 
@@ -138,7 +140,7 @@ def _add_up(mask: Tensor) -> Tensor:
     """A mask of truths, which say what is hidden, as numbers to add."""
     if mask.dtype != "bool":
         return mask
-    return Formula(shape=mask.shape, dtype="float32", template='tl.where({0}, float("-inf"), 0.0)', inputs=(mask,))
+    return Formula(shape=mask.shape, dtype="float32", expression=Op.WHERE(A, -math.inf, 0.0), inputs=(mask,))
 
 
 _ARGUMENTS = ("query", "key", "value", "embed_dim", "num_heads", "in_proj_weight", "in_proj_bias", "bias_k", "bias_v", "add_zero_attn",

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from tritonsmith.author.compiler.ir.operators import A, B, C, D
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import Tensor, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
@@ -21,17 +23,17 @@ def normalize(source: Tensor, axes: tuple[int, ...], eps: float) -> Tensor:
 def _standardize(source: Tensor, axes: tuple[int, ...], eps: float, moments: Moments) -> Tensor:
     """The same by moments that are known."""
     _, squares, distance = moments
-    spread = rename(formula("tl.rsqrt({0} / {1} + {2})", squares, along(source.shape, axes), eps, like=squares.dtype), "spread")
-    return formula("{0} * {1}", distance, spread, like=squares.dtype)
+    spread = rename(formula(Op.RSQRT(A / B + C), squares, along(source.shape, axes), eps, like=squares.dtype), "spread")
+    return formula(A * B, distance, spread, like=squares.dtype)
 
 
 def scale(value: Tensor, weight: Tensor | None, bias: Tensor | None, dtype: str) -> Tensor:
     """The value times a weight plus a bias, each where there is one."""
     wide = widen(dtype)
     if weight is not None:
-        template = "{0} * {1}" if bias is None else "{0} * {1} + {2}"
-        return formula(template, value, weight, *([] if bias is None else [bias]), like=wide, result=dtype)
-    return formula("{0}" if bias is None else "{0} + {1}", value, *([] if bias is None else [bias]), like=wide, result=dtype)
+        tree = A * B if bias is None else A * B + C
+        return formula(tree, value, weight, *([] if bias is None else [bias]), like=wide, result=dtype)
+    return formula(A if bias is None else A + B, value, *([] if bias is None else [bias]), like=wide, result=dtype)
 
 
 def _channels(value: Tensor | None, rank: int) -> Tensor | None:
@@ -53,8 +55,8 @@ def _rms(call: NodeCall) -> Lowered:
         eps = TYPES[widen(source.dtype)].epsilon  # of the type that PyTorch computes in, not of the tensor's own
     axes = tuple(range(len(source.shape) - len(sizes), len(source.shape)))
     wide = widen(source.dtype)
-    total = reduce(formula("{0} * {0}", source, like=wide), axes, "sum", wide, keep=True)
-    value = formula("{0} * tl.rsqrt({1} / {2} + {3})", source, total, along(source.shape, axes), eps, like=wide)
+    total = reduce(formula(A * A, source, like=wide), axes, "sum", wide, keep=True)
+    value = formula(A * Op.RSQRT(B / C + D), source, total, along(source.shape, axes), eps, like=wide)
     return scale(value, call.weight(2, "weight"), None, call.dtype)
 
 
@@ -87,7 +89,7 @@ def _instance(call: NodeCall) -> Lowered:
 
 def _rescale(source: Tensor, mean: Tensor | None, variance: Tensor | None, eps: float) -> Tensor:
     """Zero mean and unit variance by statistics that are known."""
-    return formula("({0} - {1}) * tl.rsqrt({2} + {3})", source, mean, variance, eps, like=widen(source.dtype))
+    return formula((A - B) * Op.RSQRT(C + D), source, mean, variance, eps, like=widen(source.dtype))
 
 
 def _batch(call: NodeCall) -> Lowered:
@@ -117,15 +119,15 @@ def _track(call: NodeCall, axes: tuple[int, ...], moments: Moments, mean: Tensor
     factor: Tensor | float | None = call.node.attributes.get("momentum") if module else call.get(6, "momentum", default=0.1)
     counted = call.weight(-1, "num_batches_tracked") if module else None
     if counted is not None:
-        batches = formula("{0} + 1", call.current(counted), like=counted.dtype)
+        batches = formula(A + 1, call.current(counted), like=counted.dtype)
         call.update(counted, batches)
-        factor = formula("1.0 / {0}", batches, like="float32") if factor is None else factor
+        factor = formula(1.0 / A, batches, like="float32") if factor is None else factor
     if factor is None:
         raise NotCovered("without a momentum")
-    unbiased = formula("{0} / {1}", squares, max(1, number - 1), like=wide)
+    unbiased = formula(A / B, squares, max(1, number - 1), like=wide)
     for held, value in ((mean, found), (variance, unbiased)):
         before = reshape(call.current(held), keep_axes(shape, axes))
-        moved = formula("{0} + {2} * ({1} - {0})", before, value, factor, like=widen(held.dtype), result=held.dtype)
+        moved = formula(A + C * (B - A), before, value, factor, like=widen(held.dtype), result=held.dtype)
         call.update(held, reshape(moved, held.shape))
 
 
@@ -134,10 +136,10 @@ def _track_instances(call: NodeCall, axes: tuple[int, ...], moments: Moments, me
     found, squares, distance = moments
     number, wide = along(distance.shape, axes), distance.dtype
     factor = call.node.attributes.get("momentum") if call.node.op == "call_module" else call.get(6, "momentum", default=0.1)
-    for held, value in ((mean, found), (variance, formula("{0} / {1}", squares, max(1, number - 1), like=wide))):
+    for held, value in ((mean, found), (variance, formula(A / B, squares, max(1, number - 1), like=wide))):
         instances = value.size // held.size
         total = reduce(reshape(value, (instances, held.size)), (0,), "sum", wide)
-        moved = formula("{0} + {2} * ({1} / {3} - {0})", call.current(held), total, factor or 0.0, instances, like=wide, result=held.dtype)
+        moved = formula(A + C * (B / D - A), call.current(held), total, factor or 0.0, instances, like=wide, result=held.dtype)
         call.update(held, moved)
 
 
@@ -146,7 +148,7 @@ def _normalize_weight(call: NodeCall) -> Lowered:
     source, length, axis = call.tensor(0, "v"), call.tensor(1, "g"), call.get(2, "dim", default=0)
     axes = tuple(one for one in range(len(source.shape)) if axis == -1 or one != axis % len(source.shape))
     size = vector_norm(source, 2, axes, True, widen(source.dtype))
-    return formula("{0} * ({1} / {2})", source, length, size, like=widen(source.dtype), shape=source.shape, result=source.dtype)
+    return formula(A * (B / C), source, length, size, like=widen(source.dtype), shape=source.shape, result=source.dtype)
 
 
 TABLE: dict[str, Lower] = {

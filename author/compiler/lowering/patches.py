@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index
+from tritonsmith.author.compiler.ir.operators import A, B, C, D, Operand, Tree, chain
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.scatter import Meeting, Scatter
 from tritonsmith.author.compiler.ir.values import FLOATS, Filling, Formula, Position, Tensor, TensorView, rename
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
@@ -63,8 +65,8 @@ def put(source: Tensor, keys: list[Any], value: Any) -> Tensor:
         guard=lambda at: tuple(guard for part in partial for guard in _list_guards(at[part.axis], part)), fill=_fill(source.dtype),
     )  # fmt: skip
     places = [Position(shape=source.shape, dtype="int32", index=_take_axis(part.axis)) for part in partial]
-    tests = [_write_test(f"{{{number}}}", part) for number, part in enumerate(partial)]
-    chosen = Formula(shape=source.shape, dtype="bool", template=" & ".join(tests), inputs=tuple(places))
+    tests = [test for number, part in enumerate(partial) for test in _list_tests(Operand(number), part)]
+    chosen = Formula(shape=source.shape, dtype="bool", expression=chain(Op.AND, tests), inputs=tuple(places))
     made = select_where(chosen, shown, source, source.dtype, source.shape)
     if any(part.length > 1 for part in partial):
         return made
@@ -130,13 +132,13 @@ def _list_guards(index: Index, part: _Part) -> list[Guard]:
     return [*guards, Guard((index - part.start % part.step + part.step) % part.step, 0, 1)] if part.step > 1 else guards
 
 
-def _write_test(place: str, part: _Part) -> str:
-    """The same as the kernel writes it for a place."""
+def _list_tests(place: Tree, part: _Part) -> list[Tree]:
+    """The same as the kernel tests it for a place."""
     end = part.start + (part.length - 1) * part.step
     if part.length == 1:
-        return f"({place} == {part.start})"
-    test = f"({place} >= {part.start}) & ({place} <= {end})"
-    return f"{test} & (({place} - {part.start}) % {part.step} == 0)" if part.step > 1 else test
+        return [Op.GROUP(Op.EQ(place, part.start))]
+    tests: list[Tree] = [Op.GROUP(place >= part.start), Op.GROUP(place <= end)]
+    return [*tests, Op.GROUP(Op.EQ((place - part.start) % part.step, 0))] if part.step > 1 else tests
 
 
 def _read_keys(source: Tensor, keys: list[Any]) -> tuple[list[_Part], tuple[int, ...]]:
@@ -204,8 +206,8 @@ def _fill_diagonal(call: NodeCall) -> Lowered:
     if call.get(2, "wrap", default=False):
         raise NotCovered("with wrap")
     places = [Position(shape=source.shape, dtype="int32", index=_take_axis(axis)) for axis in range(len(source.shape))]
-    text = " & ".join(f"({{0}} == {{{axis}}})" for axis in range(1, len(places)))
-    chosen = Formula(shape=source.shape, dtype="bool", template=text, inputs=tuple(places))
+    tests = [Op.GROUP(Op.EQ(A, Operand(axis))) for axis in range(1, len(places))]
+    chosen = Formula(shape=source.shape, dtype="bool", expression=chain(Op.AND, tests), inputs=tuple(places))
     return select_where(chosen, value, source, call.dtype, call.shape)
 
 
@@ -243,21 +245,22 @@ def _reduce(base: Tensor, source: Tensor, places: Tensor, axis: int, kind: str, 
     count = rename(meet(constant(1 if kept else 0, "int32", base.shape), ones, Meeting.SUM), "count")
     found = meet(base if kept else constant(_EDGES[meeting], base.dtype, base.shape), source, meeting)
     rename(found, meeting.name.lower())
-    value = found if kind != "mean" else formula("{0} / tl.maximum({1}, 1.0)", found, count, like=base.dtype)
-    return value if kept else select_where(formula("{0} > 0", count, like="int32", result="bool"), value, base, base.dtype, base.shape)
+    value = found if kind != "mean" else formula(A / Op.MAXIMUM(B, 1.0), found, count, like=base.dtype)
+    return value if kept else select_where(formula(A > 0, count, like="int32", result="bool"), value, base, base.dtype, base.shape)
 
 
 def _is(value: Tensor, number: float) -> bool:
     """Whether all elements are a number that is written out."""
-    return isinstance(value, Formula) and not value.inputs and value.template == constant(number, value.dtype).template
+    return isinstance(value, Formula) and value.expression == constant(number, value.dtype).expression
 
 
 def _put_number(base: Tensor, number: Any, places: Tensor, shape: tuple[int, ...], axis: int, whole: bool) -> Tensor:
     """One number at some places of a tensor that has another one everywhere: the larger or the smaller of both."""
-    if not isinstance(number, int | float) or not isinstance(base, Formula) or base.inputs or base.dtype not in ATOMIC:
+    if not isinstance(number, int | float) or not isinstance(base, Formula) or base.number is None or base.dtype not in ATOMIC:
         raise NotCovered("of tensors")
     given = constant(number, base.dtype, shape)
-    larger = float(given.template.strip("()")) >= float(base.template.strip("()"))
+    assert given.number is not None
+    larger = given.number >= base.number
     return _meet(base, given, places, axis, Meeting.LARGEST if larger else Meeting.SMALLEST, whole)
 
 
@@ -290,7 +293,7 @@ def _index(call: NodeCall) -> Lowered:
     if name == "index_reduce":
         return _reduce(base, source, places, axis, call.get(4, "reduce"), bool(call.get(5, "include_self", default=True)), whole=True)
     factor = call.get(4, "alpha", default=1)
-    source = source if factor == 1 else formula("{0} * {1}", source, factor, like=base.dtype)
+    source = source if factor == 1 else formula(A * B, source, factor, like=base.dtype)
     return _reduce(base, source, places, axis, "sum", True, whole=True)
 
 
@@ -314,9 +317,9 @@ def _sort_in(call: NodeCall) -> Lowered:
     if low == high or value.dtype != "float32":
         raise NotCovered("between the least and the largest value")
     value = reshape(value, (value.size,))
-    text = "tl.minimum(tl.floor(({0} - {1}) * {3} / {2}), {3} - 1.0)"
+    text = Op.MINIMUM(Op.FLOOR((A - B) * D / C), D - 1.0)
     part = formula(text, value, float(low), float(high - low), float(bins), like="float32")
-    inside = formula("({0} >= {1}) & ({0} <= {2})", value, float(low), float(high), like="float32", result="bool")
+    inside = formula((A >= B) & (A <= C), value, float(low), float(high), like="float32", result="bool")
     places = rename(cast(select_where(inside, part, -1.0, "float32", value.shape), "int32"), "bin")
     return _add_up(places, constant(1, "int32", value.shape), call)
 

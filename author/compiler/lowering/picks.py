@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
+from tritonsmith.author.compiler.ir.operators import A, B
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import Lookup, Tensor, align, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.constants import count_up
@@ -127,7 +129,7 @@ def _look_up(source: Tensor, given: dict[int, Tensor], call: NodeCall) -> Lowere
 
 def wrap_negative(places: Tensor, size: int) -> Tensor:
     """Places that count from the end, as Python has them."""
-    return formula("tl.where({0} < 0, {0} + {1}, {0})", places, size, like=places.dtype)
+    return formula(Op.WHERE(A < 0, A + B, A), places, size, like=places.dtype)
 
 
 def _embed(call: NodeCall) -> Lowered:
@@ -160,20 +162,20 @@ def _embed_bags(call: NodeCall) -> Lowered:
     )  # fmt: skip
     beside = (bags, length, 1)
     if factors is not None:
-        rows = formula("{0} * {1}", rows, reshape(factors, beside), like=wide)
+        rows = formula(A * B, rows, reshape(factors, beside), like=wide)
     if padding is None:
         if mode == "max":
             return reduce(rows, (1,), "max", call.dtype)
         total = reduce(rows, (1,), "sum", wide)
-        return formula("{0} / {1}", total, length if mode == "mean" else 1, like=wide, result=call.dtype)
+        return formula(A / B, total, length if mode == "mean" else 1, like=wide, result=call.dtype)
     if mode == "max":
         raise NotCovered("of the largest with a padding")
-    kept = formula("{0} != {1}", places, padding % table.shape[0], like=places.dtype, result="bool")
+    kept = formula(Op.NE(A, B), places, padding % table.shape[0], like=places.dtype, result="bool")
     total = reduce(select_where(reshape(kept, beside), rows, 0.0, wide, rows.shape), (1,), "sum", wide)
     if mode == "sum":
         return cast(total, call.dtype)
     number = reshape(reduce(cast(kept, "float32"), (1,), "sum", "float32"), (bags, 1))
-    return formula("{0} / tl.maximum({1}, 1.0)", total, number, like=wide, result=call.dtype)
+    return formula(A / Op.MAXIMUM(B, 1.0), total, number, like=wide, result=call.dtype)
 
 
 def _gather(call: NodeCall) -> Lowered:
@@ -204,7 +206,7 @@ def _one_hot(call: NodeCall) -> Lowered:
     if classes != call.shape[-1]:
         raise NotCovered("whose values decide its shape")
     wide = reshape(places, (*places.shape, 1))
-    return cast(formula("{0} == {1}", wide, count_up(classes), like="int64", shape=call.shape, result="bool"), "int64")
+    return cast(formula(Op.EQ(A, B), wide, count_up(classes), like="int64", shape=call.shape, result="bool"), "int64")
 
 
 def _narrow(call: NodeCall) -> Lowered:

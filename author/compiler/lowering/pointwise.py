@@ -6,64 +6,67 @@ import math
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Shape
-from tritonsmith.author.compiler.ir.values import FLOATS, TRITON_TYPES, Formula, Held, Tensor, TensorView, widen
+from tritonsmith.author.compiler.ir.operators import A, Applied, B, C, Constant, D, Operand, Tree, drop_ones, replace_operands, write
+from tritonsmith.author.compiler.ir.operators import Operator as Op
+from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Held, Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.author.operations import OPERATIONS, expression
+from tritonsmith.author.operations import OPERATIONS, read_operation
 from tritonsmith.author.types import CASTS, PLAIN, TYPES, WHOLE, join_types
 from tritonsmith.prompts.node_names import operation_name
 
 _SELU = (1.6732632423543772, 1.0507009873554805)
-_PLAIN: dict[str, tuple[str, int]] = {
-    "selu": (f"{_SELU[1]!r} * tl.where({{0}} > 0.0, {{0}}, {_SELU[0]!r} * libdevice.expm1({{0}}))", 1),
-    "mish": ("mish({0})", 1),
-    "logsigmoid": ("tl.minimum({0}, 0.0) - libdevice.log1p(tl.exp(-tl.abs({0})))", 1),
-    "log_sigmoid": ("tl.minimum({0}, 0.0) - libdevice.log1p(tl.exp(-tl.abs({0})))", 1),
-    "tanhshrink": ("{0} - tanh({0})", 1),
-    "exp2": ("tl.exp2({0})", 1), "log2": ("tl.log2({0})", 1), "log10": ("libdevice.log10({0})", 1),
-    "log1p": ("libdevice.log1p({0})", 1), "expm1": ("libdevice.expm1({0})", 1),
-    "tan": ("libdevice.tan({0})", 1), "sinh": ("libdevice.sinh({0})", 1), "cosh": ("libdevice.cosh({0})", 1),
-    "asin": ("libdevice.asin({0})", 1), "acos": ("libdevice.acos({0})", 1), "atan": ("libdevice.atan({0})", 1),
-    "arctan": ("libdevice.atan({0})", 1), "erfc": ("libdevice.erfc({0})", 1),
-    "floor": ("tl.floor({0})", 1), "ceil": ("tl.ceil({0})", 1), "trunc": ("libdevice.trunc({0})", 1),
-    "sign": ("tl.where({0} > 0.0, 1.0, tl.where({0} < 0.0, -1.0, 0.0))", 1),
-    "atan2": ("libdevice.atan2({0}, {1})", 2), "hypot": ("libdevice.hypot({0}, {1})", 2), "fmod": ("libdevice.fmod({0}, {1})", 2),
-    **dict.fromkeys(("remainder", "mod"), ("real_remainder({0}, {1})", 2)),
-    **dict.fromkeys(("floordiv", "floor_divide"), ("real_quotient({0}, {1})", 2)),
-    "lerp": ("{0} + {2} * ({1} - {0})", 3), "prelu": ("tl.where({0} > 0.0, {0}, {0} * {1})", 2),
+_PLAIN: dict[str, tuple[Tree, int]] = {
+    "selu": (_SELU[1] * Op.WHERE(A > 0.0, A, _SELU[0] * Op.EXPM1(A)), 1),
+    "mish": (Op.MISH(A), 1),
+    "logsigmoid": (Op.MINIMUM(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))), 1),
+    "log_sigmoid": (Op.MINIMUM(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))), 1),
+    "tanhshrink": (A - Op.TANH(A), 1),
+    "exp2": (Op.EXP2(A), 1), "log2": (Op.LOG2(A), 1), "log10": (Op.LOG10(A), 1),
+    "log1p": (Op.LOG1P(A), 1), "expm1": (Op.EXPM1(A), 1),
+    "tan": (Op.TAN(A), 1), "sinh": (Op.SINH(A), 1), "cosh": (Op.COSH(A), 1),
+    "asin": (Op.ASIN(A), 1), "acos": (Op.ACOS(A), 1), "atan": (Op.ATAN(A), 1),
+    "arctan": (Op.ATAN(A), 1), "erfc": (Op.ERFC(A), 1),
+    "floor": (Op.FLOOR(A), 1), "ceil": (Op.CEIL(A), 1), "trunc": (Op.TRUNC(A), 1),
+    "sign": (Op.WHERE(A > 0.0, 1.0, Op.WHERE(A < 0.0, -1.0, 0.0)), 1),
+    "atan2": (Op.ATAN2(A, B), 2), "hypot": (Op.HYPOT(A, B), 2), "fmod": (Op.FMOD(A, B), 2),
+    **dict.fromkeys(("remainder", "mod"), (Op.REAL_REMAINDER(A, B), 2)),
+    **dict.fromkeys(("floordiv", "floor_divide"), (Op.REAL_QUOTIENT(A, B), 2)),
+    "lerp": (A + C * (B - A), 3), "prelu": (Op.WHERE(A > 0.0, A, A * B), 2),
 }  # fmt: skip
 """Expressions over floating-point operands, and how many."""
-_WHOLE: dict[str, tuple[str, int]] = {
-    "add": ("{0} + {1}", 2), "sub": ("{0} - {1}", 2), "mul": ("{0} * {1}", 2), "neg": ("-{0}", 1), "abs": ("tl.abs({0})", 1),
-    "maximum": ("tl.maximum({0}, {1})", 2), "minimum": ("tl.minimum({0}, {1})", 2), "square": ("{0} * {0}", 1),
-    "relu": ("tl.maximum({0}, 0)", 1), "bitwise_and": ("{0} & {1}", 2), "bitwise_or": ("{0} | {1}", 2), "bitwise_xor": ("{0} ^ {1}", 2),
-    "lshift": ("{0} << {1}", 2), "rshift": ("{0} >> {1}", 2),
-    "clone": ("{0}", 1), "sign": ("tl.where({0} > 0, 1, tl.where({0} < 0, -1, 0))", 1),
-    **dict.fromkeys(("floor", "ceil", "trunc"), ("{0}", 1)),
+_WHOLE: dict[str, tuple[Tree, int]] = {
+    "add": (A + B, 2), "sub": (A - B, 2), "mul": (A * B, 2), "neg": (-A, 1), "abs": (Op.ABS(A), 1),
+    "maximum": (Op.MAXIMUM(A, B), 2), "minimum": (Op.MINIMUM(A, B), 2), "square": (A * A, 1),
+    "relu": (Op.MAXIMUM(A, 0), 1), "bitwise_and": (A & B, 2), "bitwise_or": (A | B, 2), "bitwise_xor": (A ^ B, 2),
+    "lshift": (A << B, 2), "rshift": (A >> B, 2),
+    "clone": (A, 1), "sign": (Op.WHERE(A > 0, 1, Op.WHERE(A < 0, -1, 0)), 1),
+    **dict.fromkeys(("floor", "ceil", "trunc"), (A, 1)),
 }  # fmt: skip
 """Expressions over whole numbers."""
 _QUOTIENTS = {
-    **dict.fromkeys(("floordiv", "floor_divide"), ("floor_quotient({0}, {1})", "({0} - (({0} % {1}) + {1}) % {1}) // {1}")),
-    **dict.fromkeys(("mod", "remainder"), ("floor_remainder({0}, {1})", "(({0} % {1}) + {1}) % {1}")),
-    "trunc_divide": ("{0} // {1}", "{0} // {1}"), "fmod": ("{0} % {1}", "{0} % {1}"),
+    **dict.fromkeys(("floordiv", "floor_divide"), (Op.FLOOR_QUOTIENT(A, B), (A - (Op.GROUP(A % B) + B) % B) // B)),
+    **dict.fromkeys(("mod", "remainder"), (Op.FLOOR_REMAINDER(A, B), (Op.GROUP(A % B) + B) % B)),
+    "trunc_divide": (A // B, A // B), "fmod": (A % B, A % B),
 }  # fmt: skip
 """Quotients of whole numbers and what they leave, for any divisor and for a number that is written out; Triton rounds towards zero."""
 _WIDE = tuple(name for name in WHOLE if TYPES[name].bits >= 32)
 """Types in which a remainder and a divisor that is written out add up."""
-_TRUTHS = {"mul": "{0} & {1}", "add": "{0} | {1}", "maximum": "{0} | {1}", "minimum": "{0} & {1}"}
+_TRUTHS = {"mul": A & B, "add": A | B, "maximum": A | B, "minimum": A & B}
 """Arithmetic of truths."""
-_COMPARISONS = {"eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">="}
+_COMPARISONS = {"eq": Op.EQ, "ne": Op.NE, "lt": Op.LT, "le": Op.LE, "gt": Op.GT, "ge": Op.GE}
 _LOGIC = {
-    "logical_and": "&",
-    "logical_or": "|",
-    "logical_xor": "^",
-    "and_": "&",
-    "or_": "|",
-    "xor": "^",
-    "bitwise_and": "&",
-    "bitwise_or": "|",
-    "iand": "&",
-    "ior": "|",
-    "ixor": "^",
+    "logical_and": Op.AND,
+    "logical_or": Op.OR,
+    "logical_xor": Op.XOR,
+    "and_": Op.AND,
+    "or_": Op.OR,
+    "xor": Op.XOR,
+    "bitwise_and": Op.AND,
+    "bitwise_or": Op.OR,
+    "iand": Op.AND,
+    "ior": Op.OR,
+    "ixor": Op.XOR,
 }
 _LONG = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "not_equal": "ne", "and_": "bitwise_and",
          "or_": "bitwise_or", "xor": "bitwise_xor", "LogSigmoid": "logsigmoid", "arcsin": "asin", "arccos": "acos"}  # fmt: skip
@@ -73,56 +76,59 @@ _DROPOUTS = ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_al
 
 def write_number(number: Any, dtype: str) -> str:
     """A number as Triton writes it among values of a type."""
+    return print_expression(write(to_constant(number, dtype), ()))
+
+
+def to_constant(number: Any, dtype: str) -> Constant:
+    """A number as torch puts it into a type."""
     if dtype == "bool":
-        return str(bool(number))
-    if dtype not in FLOATS:
-        number = TYPES.get(dtype, TYPES["int64"]).round(int(number))
-        return f"({number})" if number < 0 else str(number)
-    number = float(number)
-    if math.isinf(number) or math.isnan(number):
-        return f'float("{number}")'
-    return f"({number!r})" if number < 0 else repr(number)
+        return Constant(bool(number), dtype)
+    return Constant(float(number) if dtype in FLOATS else int(TYPES.get(dtype, TYPES["int64"]).round(int(number))), dtype)
 
 
 def constant(number: Any, dtype: str, shape: Shape = ()) -> Formula:
     """A tensor whose elements are all one number."""
-    return Formula(shape=shape, dtype=dtype, template=write_number(number, dtype), flops=0.0)
+    return Formula(shape=shape, dtype=dtype, expression=to_constant(number, dtype), flops=0.0)
 
 
 def cast(value: Tensor, dtype: str) -> Tensor:
     """The value in another type, rounded as that type is."""
     if value.dtype == dtype:
         return value
-    if isinstance(value, Formula) and not value.inputs and "." not in dtype and value.template not in ("True", "False"):
-        number = (
-            float(value.template.strip("()").removeprefix("float(").strip('"'))
-            if value.dtype in FLOATS
-            else int(value.template.strip("()"))
-        )
-        return constant(number, dtype, value.shape)
+    if isinstance(value, Formula) and value.number is not None and not isinstance(value.number, bool):
+        return constant(value.number, dtype, value.shape)
+    tree: Tree = A
     if dtype == "bool":
-        text = "{0} != 0"
+        tree = Op.NE(A, 0)
     elif widen(dtype) != dtype:
-        text = f"{{0}}{TYPES[dtype].rounding}"
-    elif widen(dtype) == widen(value.dtype):
-        text = "{0}"
-    else:
-        text = f"{{0}}.to({TRITON_TYPES[widen(dtype)]})"
-    return Formula(shape=value.shape, dtype=dtype, template=text, inputs=(value,), flops=0.0)
+        tree = A.to(dtype).to(widen(dtype))
+    elif widen(dtype) != widen(value.dtype):
+        tree = A.to(widen(dtype))
+    return Formula(shape=value.shape, dtype=dtype, expression=tree, inputs=(value,), flops=0.0)
 
 
-def formula(template: str, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
-    """An elementwise value of tensors and numbers, which are brought to type `like` first."""
+def formula(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
+    """An elementwise value of tensors and numbers, which are brought to type `like` first.
+
+    Args:
+        tree: what is done: `A * B` multiplies the first operand by the second.
+        operands: tensors and numbers, in the order of `A`, `B`, `C` and so on.
+        like: the type in which they meet.
+        shape: of the result; None: the one to which the operands broadcast.
+        result: the type of the result; empty: `like`.
+
+    Raises NotCovered where shapes do not broadcast.
+    """
     inputs: list[Tensor] = []
-    texts: list[str] = []
+    leaves: list[Tree] = []
     for operand in operands:
         if isinstance(operand, Tensor):
-            texts.append(f"{{{len(inputs)}}}")
+            leaves.append(Operand(len(inputs)))
             inputs.append(as_type(operand, like))
         else:
-            texts.append(write_number(operand, like))
+            leaves.append(to_constant(operand, like))
     shape = broadcast(*(one.shape for one in inputs)) if shape is None else shape
-    return Formula(shape=shape, dtype=result or like, template=template.format(*texts), inputs=tuple(inputs))
+    return Formula(shape=shape, dtype=result or like, expression=replace_operands(tree, leaves), inputs=tuple(inputs))
 
 
 def as_type(value: Tensor, dtype: str) -> Tensor:
@@ -165,27 +171,26 @@ def _lower_known(call: NodeCall) -> Lowered:
         return _lower_whole(call, name, operands)
     if name == "clamp" and len(operands) > 1:
         raise NotCovered("between tensors")
-    texts: dict[str, str] = {}
+    leaves: dict[str, Tree] = {}
     inputs: list[Tensor] = []
     references = [one["ref"] for one in (*call.node.args, *call.node.kwargs.values()) if isinstance(one, dict) and "ref" in one]
     given = [*call.args, *call.kwargs.values()]
     raw = [*call.node.args, *call.node.kwargs.values()]
     for reference, value in ((one["ref"], given[place]) for place, one in enumerate(raw) if isinstance(one, dict) and "ref" in one):
-        if isinstance(value, Tensor) and reference not in texts:
-            texts[reference] = f"{{{len(inputs)}}}"
+        if isinstance(value, Tensor) and reference not in leaves:
+            leaves[reference] = Operand(len(inputs))
             inputs.append(as_type(value, call.dtype))
         elif not isinstance(value, Tensor):
-            texts[reference] = write_number(value, call.dtype)
-    assert len(texts) == len(set(references))
+            leaves[reference] = to_constant(value, call.dtype)
+    assert len(leaves) == len(set(references))
     try:
-        template = expression(call.node, name, texts)
+        tree = read_operation(call.node, name, leaves)
     except ValueError as error:
         if name != "pow":
             raise NotCovered(str(error)) from None
-        template = formula("libdevice.pow({0}, {1})", *call.args[:2], like=call.dtype).template
-    return Formula(
-        shape=call.shape, dtype=call.dtype, template=template.replace("1.0 * ", ""), inputs=tuple(inputs), flops=OPERATIONS[name].flops
-    )
+        tree = formula(Op.POW(A, B), *call.args[:2], like=call.dtype).expression
+    flops = OPERATIONS[name].flops
+    return Formula(shape=call.shape, dtype=call.dtype, expression=drop_ones(tree), inputs=tuple(inputs), flops=flops)
 
 
 def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
@@ -195,16 +200,16 @@ def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
         if len(operands) > 1:
             raise NotCovered("between tensors")
         if least is not None:
-            value = formula("tl.maximum({0}, {1})", value, least, like=call.dtype)
-        return value if most is None else formula("tl.minimum({0}, {1})", value, most, like=call.dtype)
+            value = formula(Op.MAXIMUM(A, B), value, least, like=call.dtype)
+        return value if most is None else formula(Op.MINIMUM(A, B), value, most, like=call.dtype)
     if call.dtype == "bool" and name in _TRUTHS and all(one.dtype == "bool" for one in operands) and len(operands) > 1:
         return formula(_TRUTHS[name], *operands[:2], like="bool", shape=call.shape)
     if name in _QUOTIENTS and call.dtype != "bool":
         return divide_whole(name, call.get(0, "input", "self"), call.get(1, "other"), call)
     if name not in _WHOLE or call.dtype == "bool" or call.get(-1, "alpha", default=1) != 1:
         raise NotCovered(f"on {call.dtype}")
-    template, number = _WHOLE[name]
-    return formula(template, *call.args[:number], like=call.dtype, shape=call.shape)
+    tree, number = _WHOLE[name]
+    return formula(tree, *call.args[:number], like=call.dtype, shape=call.shape)
 
 
 def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Tensor:
@@ -212,7 +217,7 @@ def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Tensor:
     general, plain = _QUOTIENTS[name]
     written = not isinstance(right, Tensor)
     if not written:  # 0 is what a program reads beyond the edge
-        right = formula("tl.where({0} == 0, 1, {0})", right, like=call.dtype)
+        right = formula(Op.WHERE(Op.EQ(A, 0), 1, A), right, like=call.dtype)
         right.name = "divisor"
     return formula(plain if written and call.dtype in _WIDE else general, left, right, like=call.dtype, shape=call.shape)
 
@@ -223,7 +228,7 @@ def _lower_plain(call: NodeCall) -> Lowered:
     name = _LONG.get(name, name)
     if call.dtype not in FLOATS:
         return _lower_whole(call, name, [one for one in call.args if isinstance(one, Tensor)])
-    template, number = _PLAIN[name]
+    tree, number = _PLAIN[name]
     operands = [*call.args, *call.kwargs.values()][:number]
     if name == "prelu":
         weight = call.weight(1, "weight")
@@ -233,7 +238,7 @@ def _lower_plain(call: NodeCall) -> Lowered:
         operands = [call.tensor(0, "input"), weight]
     if len(operands) < number:
         raise NotCovered(f"with {len(operands)} operands")
-    return formula(template, *operands, like=call.dtype, shape=call.shape)
+    return formula(tree, *operands, like=call.dtype, shape=call.shape)
 
 
 def _widen_channels(weight: Tensor, rank: int) -> Tensor:
@@ -248,7 +253,7 @@ def _compare(call: NodeCall) -> Lowered:
     name = call.node.target.rpartition(".")[2].rstrip("_")
     left, right = call.get(0, "input", "self"), call.get(1, "other")
     return formula(
-        f"{{0}} {_COMPARISONS[_LONG.get(name, name)]} {{1}}", left, right, like=common_type(left, right), shape=call.shape, result="bool"
+        _COMPARISONS[_LONG.get(name, name)](A, B), left, right, like=common_type(left, right), shape=call.shape, result="bool"
     )
 
 
@@ -257,14 +262,14 @@ def _combine(call: NodeCall) -> Lowered:
     name = name if name in _LOGIC else name.rstrip("_")
     left, right = call.get(0, "input", "self"), call.get(1, "other")
     like = "bool" if call.dtype == "bool" else call.dtype
-    return formula(f"{{0}} {_LOGIC[name]} {{1}}", left, right, like=like, shape=call.shape)
+    return formula(_LOGIC[name](A, B), left, right, like=like, shape=call.shape)
 
 
 def _negate(call: NodeCall) -> Lowered:
     value = call.tensor(0, "input")
     if call.dtype != "bool":
         raise NotCovered(f"on {call.dtype}")
-    return formula("{0} == 0" if value.dtype != "bool" else "~{0}", value, like=value.dtype, result="bool")
+    return formula(Op.EQ(A, 0) if value.dtype != "bool" else ~A, value, like=value.dtype, result="bool")
 
 
 def _choose(call: NodeCall) -> Lowered:
@@ -284,10 +289,10 @@ def select(condition: Tensor, yes: Any, no: Any, call: NodeCall) -> Formula:
 
 def select_where(condition: Tensor, yes: Any, no: Any, dtype: str, shape: Shape) -> Formula:
     """The same in a type and a shape."""
-    chosen = formula("tl.where(CONDITION, {0}, {1})", yes, no, like=dtype, shape=shape)
-    inputs = (*chosen.inputs, cast(condition, "bool"))
-    template = chosen.template.replace("CONDITION", f"{{{len(chosen.inputs)}}}")
-    return Formula(shape=shape, dtype=dtype, template=template, inputs=inputs)
+    chosen = formula(Op.WHERE(C, A, B), yes, no, True, like=dtype, shape=shape)
+    assert isinstance(chosen.expression, Applied)
+    tree = Op.WHERE(Operand(len(chosen.inputs)), *chosen.expression.arguments[1:])
+    return Formula(shape=shape, dtype=dtype, expression=tree, inputs=(*chosen.inputs, cast(condition, "bool")))
 
 
 def _convert(call: NodeCall) -> Lowered:
@@ -307,9 +312,9 @@ def _keep(call: NodeCall) -> Lowered:
 
 
 def _add_scaled(call: NodeCall) -> Lowered:
-    sign = "*" if "mul" in call.node.target else "/"
+    inner = B * C if "mul" in call.node.target else B / C
     factor = call.kwargs.get("value", 1)
-    return formula(f"{{0}} + {{3}} * ({{1}} {sign} {{2}})", *call.args[:3], factor, like=call.dtype, shape=call.shape)
+    return formula(A + D * Op.GROUP(inner), *call.args[:3], factor, like=call.dtype, shape=call.shape)
 
 
 def _shrink(call: NodeCall) -> Lowered:
@@ -318,22 +323,22 @@ def _shrink(call: NodeCall) -> Lowered:
     value = call.tensor(0, "input")
     if name == "threshold":
         least, other = call.option(1, "threshold", 0.0), call.option(2, "value", 0.0)
-        return formula("tl.where({0} > {1}, {0}, {2})", value, least, other, like=call.dtype)
+        return formula(Op.WHERE(A > B, A, C), value, least, other, like=call.dtype)
     if name == "celu":
         alpha = call.option(1, "alpha", 1.0)
-        return formula("tl.where({0} > 0.0, {0}, {1} * libdevice.expm1({0} / {1}))", value, alpha, like=call.dtype)
+        return formula(Op.WHERE(A > 0.0, A, B * Op.EXPM1(A / B)), value, alpha, like=call.dtype)
     if name == "rrelu":
         slope = (call.option(1, "lower", 1 / 8) + call.option(2, "upper", 1 / 3)) / 2
-        return formula("tl.where({0} >= 0.0, {0}, {0} * {1})", value, slope, like=call.dtype)
+        return formula(Op.WHERE(A >= 0.0, A, A * B), value, slope, like=call.dtype)
     bound = call.option(1, "lambd", 0.5)
     if name == "hardshrink":
-        return formula("tl.where(tl.abs({0}) > {1}, {0}, 0.0)", value, bound, like=call.dtype)
-    return formula("tl.where({0} > {1}, {0} - {1}, tl.where({0} < -{1}, {0} + {1}, 0.0))", value, bound, like=call.dtype)
+        return formula(Op.WHERE(Op.ABS(A) > B, A, 0.0), value, bound, like=call.dtype)
+    return formula(Op.WHERE(A > B, A - B, Op.WHERE(A < -B, A + B, 0.0)), value, bound, like=call.dtype)
 
 
 def _is_special(call: NodeCall) -> Lowered:
     name, value = call.node.target.rpartition(".")[2], call.tensor(0, "input")
-    test = {"isnan": "{0} != {0}", "isinf": 'tl.abs({0}) == float("inf")', "isfinite": 'tl.abs({0}) < float("inf")'}[name]
+    test = {"isnan": Op.NE(A, A), "isinf": Op.EQ(Op.ABS(A), math.inf), "isfinite": Op.ABS(A) < math.inf}[name]
     return formula(test, value, like=value.dtype, result="bool")
 
 

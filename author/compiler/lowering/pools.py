@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape
+from tritonsmith.author.compiler.ir.operators import A, B, C, D, E, Operand, Tree, chain
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import Formula, Position, Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
@@ -65,12 +67,12 @@ def _pool(call: NodeCall) -> Lowered:
     counts_rim = call.option(5, "count_include_pad", True)
     ceiling = call.option(4, "ceil_mode", False)
     if divisor or (not any(padding) and not ceiling) or (counts_rim and not ceiling):
-        return formula("{0} / {1}", total, divisor or math.prod(window), like=widen(source.dtype), result=source.dtype)
+        return formula(A / B, total, divisor or math.prod(window), like=widen(source.dtype), result=source.dtype)
     rims = padding if counts_rim else (0,) * axes
     sizes = source.shape[lead:]
     counts = [_count(axis, lead, window, stride, padding, rims, sizes, call.shape) for axis in range(axes)]
-    template = "{0} / (" + " * ".join(f"{{{number + 1}}}" for number in range(axes)) + ")"
-    return formula(template, total, *counts, like=widen(source.dtype), result=source.dtype)
+    shared = Op.GROUP(chain(Op.MUL, [Operand(axis + 1) for axis in range(axes)]))
+    return formula(A / shared, total, *counts, like=widen(source.dtype), result=source.dtype)
 
 
 def _find_start(shape: Shape, axis: int, stride: int, padding: int) -> Tensor:
@@ -80,19 +82,22 @@ def _find_start(shape: Shape, axis: int, stride: int, padding: int) -> Tensor:
 
 def _place(found: Tensor, starts: list[Tensor], window: Sizes, dilation: Sizes, shape: Shape) -> Tensor:
     """The number of an element in its image, by its number in a window."""
-    text, left = "", math.prod(window)
+    tree: Tree | None = None
+    left = math.prod(window)
     for axis, (size, apart) in enumerate(zip(window, dilation, strict=True)):
         left //= size
-        text = f"({text}) * {shape[len(shape) - len(window) + axis]} + " if text else ""
-        text += f"{{{axis + 1}}} + {{0}} // {left} % {size} * {apart}"
-    return formula(text, found, *starts, like="int64")
+        start: Tree = Operand(axis + 1)
+        start = start if tree is None else Op.GROUP(tree) * shape[len(shape) - len(window) + axis] + start
+        tree = start + A // left % size * apart
+    assert tree is not None, "a window has an axis"
+    return formula(tree, found, *starts, like="int64")
 
 
 def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, rims: Sizes, sizes: Shape, shape: Shape) -> Tensor:
     """How many places of a window count along one axis: those inside the tensor and its rim."""
     start = _find_start(shape, lead + axis, stride[axis], padding[axis])
-    text = f"(tl.minimum({{0}} + {window[axis]}, {sizes[axis] + rims[axis]}) - tl.maximum({{0}}, {-rims[axis]})).to(tl.float32)"
-    return Formula(shape=shape, dtype="float32", template=text, inputs=(start,))
+    counted = Op.MINIMUM(A + window[axis], sizes[axis] + rims[axis]) - Op.MAXIMUM(A, -rims[axis])
+    return Formula(shape=shape, dtype="float32", expression=counted.to("float32"), inputs=(start,))
 
 
 def _sum_powers(call: NodeCall) -> Lowered:
@@ -106,8 +111,8 @@ def _sum_powers(call: NodeCall) -> Lowered:
     wide, behind = widen(source.dtype), tuple(range(len(call.shape), len(call.shape) + axes))
     if order not in (1.0, 2.0):
         raise NotCovered(f"of order {order}")
-    total = reduce(formula("{0} * {0}" if order == 2 else "{0}", views, like=wide), behind, "sum", wide)
-    return formula("tl.sqrt({0})" if order == 2 else "{0}", total, like=wide, result=source.dtype)
+    total = reduce(formula(A * A if order == 2 else A, views, like=wide), behind, "sum", wide)
+    return formula(Op.SQRT(A) if order == 2 else A, total, like=wide, result=source.dtype)
 
 
 def _inhibit(call: NodeCall) -> Lowered:
@@ -124,8 +129,8 @@ def _inhibit(call: NodeCall) -> Lowered:
         shape=(*source.shape, size), dtype=source.dtype, source=source, move=lambda at: (at[0], neighbour(at), *at[2:rank]),
         guard=lambda at: (Guard(neighbour(at), 0, channels),),
     )  # fmt: skip
-    total = reduce(formula("{0} * {0}", views, like=wide), (rank,), "sum", wide)
-    text = "{0} / libdevice.pow({1} * {2} + {3}, {4})"
+    total = reduce(formula(A * A, views, like=wide), (rank,), "sum", wide)
+    text = A / Op.POW(B * C + D, E)
     return formula(text, source, total, alpha / size, k, beta, like=wide, result=source.dtype)
 
 
@@ -162,7 +167,7 @@ def _divide(call: NodeCall) -> Lowered:
     if "max" in name:
         return reduce(views, behind, "max")
     total = reduce(views, behind, "sum", widen(source.dtype))
-    return formula("{0} / {1}", total, math.prod(window), like=widen(source.dtype), result=source.dtype)
+    return formula(A / B, total, math.prod(window), like=widen(source.dtype), result=source.dtype)
 
 
 def _divide_unevenly(source: Tensor, outputs: Shape, largest: bool) -> Tensor:
@@ -191,8 +196,8 @@ def _divide_unevenly(source: Tensor, outputs: Shape, largest: bool) -> Tensor:
         return Position(shape=shape, dtype="int32", index=lambda at: find((*at, *(ZERO,) * axes), axis)[1])
 
     sizes = [measure(axis) for axis in range(axes)]
-    template = "{0} / (" + " * ".join(f"{{{number + 1}}}" for number in range(axes)) + ")"
-    return formula(template, reduce(views, behind, "sum", wide), *sizes, like=wide, result=source.dtype)
+    shared = Op.GROUP(chain(Op.MUL, [Operand(axis + 1) for axis in range(axes)]))
+    return formula(A / shared, reduce(views, behind, "sum", wide), *sizes, like=wide, result=source.dtype)
 
 
 _KINDS = [(f"{kind}_pool{axes}d", f"nn.{kind.title()}Pool{axes}d") for kind in ("max", "avg") for axes in (1, 2, 3)]

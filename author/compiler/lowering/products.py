@@ -6,6 +6,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Coordinates, Shape, count, unravel
+from tritonsmith.author.compiler.ir.operators import A, B, C, D
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
     AnchorResult,
@@ -30,7 +32,7 @@ def add_bias(value: Tensor, bias: Tensor | None, dtype: str) -> Tensor:
     """The value plus a bias, where there is one. What is added to a product belongs to its call."""
     if bias is None:
         return value
-    return belong(value, formula("{0} + {1}", value, bias, like=widen(dtype), result=dtype))
+    return belong(value, formula(A + B, value, bias, like=widen(dtype), result=dtype))
 
 
 def belong(product: Tensor, value: Tensor) -> Tensor:
@@ -82,7 +84,7 @@ def _sum_rows(left: Tensor, right: Tensor, call: NodeCall) -> Lowered | None:
     column = right if len(right.shape) == 1 else reshape(right, right.shape[:1]) if right.shape[1:] == (1,) else None
     if column is None or (len(left.shape) < 2 and len(right.shape) > 1):
         return None
-    total = reduce(formula("{0} * {1}", left, column, like=widen(call.dtype)), (len(left.shape) - 1,), "sum", call.dtype)
+    total = reduce(formula(A * B, left, column, like=widen(call.dtype)), (len(left.shape) - 1,), "sum", call.dtype)
     return reshape(total, call.shape)
 
 
@@ -93,7 +95,7 @@ def _multiply(call: NodeCall) -> Lowered:
     if found is not None:
         return found
     if left.shape[-1] == 1 and min(len(left.shape), len(right.shape)) > 1:  # such as positions times frequencies: no sum is left
-        return formula("{0} * {1}", left, right, like=widen(call.dtype), shape=call.shape, result=call.dtype)
+        return formula(A * B, left, right, like=widen(call.dtype), shape=call.shape, result=call.dtype)
     if len(left.shape) == 1:
         product = multiply(reshape(left, (1, *left.shape)), right, call.name, call.node.name)
         return reshape(product, call.shape)
@@ -105,10 +107,10 @@ def _apply_linear(call: NodeCall) -> Lowered:
     if weight is None or len(weight.shape) != 2:
         raise NotCovered("without a matrix")
     if weight.shape[0] == 1 and source.dtype in FLOATS:
-        row = formula("{0} * {1}", source, reshape(weight, weight.shape[1:]), like=widen(call.dtype))
+        row = formula(A * B, source, reshape(weight, weight.shape[1:]), like=widen(call.dtype))
         return add_bias(reshape(reduce(row, (len(source.shape) - 1,), "sum"), call.shape), bias, call.dtype)
     if weight.shape[1] == 1 and source.dtype in FLOATS:
-        row = formula("{0} * {1}", source, reshape(weight, weight.shape[:1]), like=widen(call.dtype), shape=call.shape)
+        row = formula(A * B, source, reshape(weight, weight.shape[:1]), like=widen(call.dtype), shape=call.shape)
         return add_bias(row, bias, call.dtype)
     wide = source if len(source.shape) > 1 else reshape(source, (1, *source.shape))
     product = multiply(wide, swap(weight, 0, 1), call.name, call.node.name)
@@ -123,18 +125,18 @@ def _add_product(call: NodeCall) -> Lowered:
         raise NotCovered("with factors that are no numbers")
     product: Tensor | None = None
     if len(left.shape) == 1:  # addr
-        product = formula("{0} * {1}", reshape(left, (left.size, 1)), right, like=widen(call.dtype), shape=call.shape)
+        product = formula(A * B, reshape(left, (left.size, 1)), right, like=widen(call.dtype), shape=call.shape)
     elif "addbmm" in call.node.target and "badd" not in call.node.target:  # a sum over the batch is a longer depth
         batch, rows, depth = left.shape
         left = reshape(permute(left, (1, 0, 2)), (rows, batch * depth))
         right = reshape(right, (batch * depth, right.shape[-1]))
     elif len(right.shape) == 1:
-        product = reduce(formula("{0} * {1}", left, right, like=widen(call.dtype)), (1,), "sum", widen(call.dtype))
+        product = reduce(formula(A * B, left, right, like=widen(call.dtype)), (1,), "sum", widen(call.dtype))
     product = product if product is not None else multiply(left, right, call.name, call.node.name)
-    template = "{0}" if alpha == 1 else f"{float(alpha)!r} * {{0}}"
+    tree = A if alpha == 1 else float(alpha) * A
     if beta:
-        template += " + {1}" if beta == 1 else f" + ({float(beta)!r}) * {{1}}"
-    return belong(product, formula(template, *([product, added] if beta else [product]), like=widen(call.dtype), result=call.dtype))
+        tree = tree + (B if beta == 1 else Op.GROUP(float(beta)) * B)
+    return belong(product, formula(tree, *([product, added] if beta else [product]), like=widen(call.dtype), result=call.dtype))
 
 
 def contract(left: Tensor, right: Tensor, letters: tuple[str, str, str], name: str, node: str) -> Tensor:
@@ -212,17 +214,17 @@ def _step(call: NodeCall) -> Lowered:
         return cut(value, len(value.shape) - 1, number * size, size)
 
     if kind == "RNNCell":
-        text = "tanh({0} + {1})" if call.option(-1, "nonlinearity", "tanh") == "tanh" else "tl.maximum({0} + {1}, 0.0)"
+        text = Op.TANH(A + B) if call.option(-1, "nonlinearity", "tanh") == "tanh" else Op.MAXIMUM(A + B, 0.0)
         return formula(text, fresh, kept, like=wide, result=call.dtype)
     if kind == "GRUCell":
         gates = [part(value, number) for number in range(3) for value in (fresh, kept)]
-        reset, update = (formula("sigmoid({0} + {1})", *gates[at : at + 2], like=wide) for at in (0, 2))
-        new = formula("tanh({0} + {1} * {2})", gates[4], reset, gates[5], like=wide)
-        return formula("{0} + {1} * ({2} - {0})", new, update, state, like=wide, result=call.dtype)
-    ways = ("sigmoid({0} + {1})", "sigmoid({0} + {1})", "tanh({0} + {1})", "sigmoid({0} + {1})")
+        reset, update = (formula(Op.SIGMOID(A + B), *gates[at : at + 2], like=wide) for at in (0, 2))
+        new = formula(Op.TANH(A + B * C), gates[4], reset, gates[5], like=wide)
+        return formula(A + B * (C - A), new, update, state, like=wide, result=call.dtype)
+    ways = (Op.SIGMOID(A + B), Op.SIGMOID(A + B), Op.TANH(A + B), Op.SIGMOID(A + B))
     enter, forget, new, leave = (formula(way, part(fresh, at), part(kept, at), like=wide) for at, way in enumerate(ways))
-    after = rename(formula("{1} * {0} + {2} * {3}", cell, forget, enter, new, like=wide, result=call.dtype), "cell")
-    return rename(formula("{0} * tanh({1})", leave, after, like=wide, result=call.dtype), "hidden"), after
+    after = rename(formula(B * A + C * D, cell, forget, enter, new, like=wide, result=call.dtype), "cell")
+    return rename(formula(A * Op.TANH(B), leave, after, like=wide, result=call.dtype), "hidden"), after
 
 
 TABLE: dict[str, Lower] = {

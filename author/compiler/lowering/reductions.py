@@ -6,6 +6,8 @@ import math
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Shape, count
+from tritonsmith.author.compiler.ir.operators import A, B, C, D
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula
@@ -63,7 +65,7 @@ def _accumulate(call: NodeCall) -> Lowered:
         return constant(math.nan, call.dtype, call.shape)
     value = cast(source, call.dtype) if call.dtype not in FLOATS or source.dtype not in FLOATS else source
     found = reduce(value, axes, "prod" if name == "prod" else "sum", call.dtype, keep)
-    return formula("{0} / {1}", found, along(source.shape, axes), like=call.dtype) if name == "mean" else found
+    return formula(A / B, found, along(source.shape, axes), like=call.dtype) if name == "mean" else found
 
 
 def _extreme(call: NodeCall) -> Lowered:
@@ -73,7 +75,7 @@ def _extreme(call: NodeCall) -> Lowered:
     second = call.get(1, "other", default=None)
     if isinstance(second, Tensor):
         return formula(
-            "tl.maximum({0}, {1})" if kind == "max" else "tl.minimum({0}, {1})", call.args[0], second, like=call.dtype, shape=call.shape
+            Op.MAXIMUM(A, B) if kind == "max" else Op.MINIMUM(A, B), call.args[0], second, like=call.dtype, shape=call.shape
         )
     source, axes, keep = _where(call)
     if len(call.node.outputs) < 2:
@@ -111,11 +113,11 @@ def _count(call: NodeCall) -> Lowered:
 def _skip_nan(call: NodeCall) -> Lowered:
     """`nansum` and `nanmean`: what is no number does not count."""
     source, axes, keep = _where(call)
-    total = reduce(formula("tl.where({0} == {0}, {0}, 0.0)", source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
+    total = reduce(formula(Op.WHERE(Op.EQ(A, A), A, 0.0), source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
     if call.node.target.endswith("nansum"):
         return total
-    counted = reduce(formula("tl.where({0} == {0}, 1.0, 0.0)", source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
-    return formula("{0} / {1}", total, counted, like=call.dtype)
+    counted = reduce(formula(Op.WHERE(Op.EQ(A, A), 1.0, 0.0), source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
+    return formula(A / B, total, counted, like=call.dtype)
 
 
 def _both_extremes(call: NodeCall) -> Lowered:
@@ -129,11 +131,11 @@ def find_moments(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor,
     """Mean and sum of squared distances from it, with axes of one element, and the distances."""
     wide = widen(source.dtype)
     if along(source.shape, axes) == 1:
-        zero = formula("{0} - {0}", source, like=wide)  # or NaN
-        return cast(source, wide), formula("{0} * {0}", zero, like=wide), zero
+        zero = formula(A - A, source, like=wide)  # or NaN
+        return cast(source, wide), formula(A * A, zero, like=wide), zero
     found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="moments")
     mean, squares = take(found, 0, wide, True), take(found, 1, wide, True)
-    distance = rename(formula("{0} - {1}", source, mean, like=wide), "centered")
+    distance = rename(formula(A - B, source, mean, like=wide), "centered")
     found.helper = distance
     return mean, squares, distance
 
@@ -148,8 +150,8 @@ def _spread(call: NodeCall) -> Lowered:
     keep = bool(call.kwargs.get("keepdim", False))
     mean, squares, _ = find_moments(source, axes)
     name = call.node.target.rpartition(".")[2]
-    template = "tl.sqrt({0} / {1})" if name.startswith("std") else "{0} / {1}"
-    found = cast(formula(template, squares, along(source.shape, axes) - correction, like=squares.dtype), call.dtype)
+    tree = Op.SQRT(A / B) if name.startswith("std") else A / B
+    found = cast(formula(tree, squares, along(source.shape, axes) - correction, like=squares.dtype), call.dtype)
     values = (found, cast(mean, call.dtype)) if name.endswith("mean") else (found,)
     shaped = tuple(one if keep else reshape(one, spec.shape) for one, spec in zip(values, call.node.outputs, strict=True))
     return shaped if len(shaped) > 1 else shaped[0]
@@ -159,24 +161,24 @@ def find_exponentials(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Te
     """Maximum and sum of exponentials below it, with axes of one element, and the exponentials."""
     wide = widen(source.dtype)
     if along(source.shape, axes) == 1:
-        alone = formula("tl.exp({0} - {0})", source, like=wide)
+        alone = formula(Op.FAST_EXP(A - A), source, like=wide)
         return cast(source, wide), alone, alone
     found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="exponentials")
     most, total = take(found, 0, wide, True), take(found, 1, wide, True)
-    found.helper = rename(formula("tl.exp({0} - {1})", source, most, like=wide), "exponential")
+    found.helper = rename(formula(Op.FAST_EXP(A - B), source, most, like=wide), "exponential")
     return most, total, found.helper
 
 
 def softmax(source: Tensor, axis: int, dtype: str) -> Tensor:
     """Softmax along an axis."""
     _, total, exponentials = find_exponentials(source, find_axes(axis, len(source.shape)))
-    return formula("{0} / {1}", exponentials, total, like=widen(dtype), result=dtype)
+    return formula(A / B, exponentials, total, like=widen(dtype), result=dtype)
 
 
 def log_softmax(source: Tensor, axis: int, dtype: str) -> Tensor:
     """The logarithm of the softmax along an axis."""
     most, total, _ = find_exponentials(source, find_axes(axis, len(source.shape)))
-    return formula("{0} - {1} - tl.log({2})", source, most, total, like=widen(dtype), result=dtype)
+    return formula(A - B - Op.LOG(C), source, most, total, like=widen(dtype), result=dtype)
 
 
 def _softmax(call: NodeCall) -> Lowered:
@@ -188,7 +190,7 @@ def _softmax(call: NodeCall) -> Lowered:
         raise NotCovered("without dim")
     source = cast(source, call.dtype) if source.dtype not in FLOATS else source
     if "softmin" in name:
-        source = formula("-{0}", source, like=source.dtype)
+        source = formula(-A, source, like=source.dtype)
     return log_softmax(source, axis, call.dtype) if "log" in name else softmax(source, axis, call.dtype)
 
 
@@ -197,7 +199,7 @@ def log_sum_exp(source: Tensor, axes: tuple[int, ...], keep: bool, dtype: str) -
     if along(source.shape, axes) == 1:
         return reduce(source, axes, "sum", dtype, keep)
     most, total, _ = find_exponentials(source, axes)
-    infinite = 'tl.where(tl.abs({0}) == float("inf"), {0}, {0} + tl.log({1}))'  # whose distance from itself is no number
+    infinite = Op.WHERE(Op.EQ(Op.ABS(A), math.inf), A, A + Op.LOG(B))  # whose distance from itself is no number
     found = formula(infinite, most, total, like=most.dtype, result=dtype)
     return found if keep else reshape(found, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
 
@@ -212,16 +214,16 @@ def vector_norm(source: Tensor, order: Any, axes: tuple[int, ...], keep: bool, d
     if isinstance(order, dict) and "float" in order:
         order = float(order["float"])
     if order in (None, "fro", 2, 2.0):
-        return formula("tl.sqrt({0})", reduce(formula("{0} * {0}", source, like=source.dtype), axes, "sum", dtype, keep), like=dtype)
-    size = formula("tl.abs({0})", source, like=source.dtype)
+        return formula(Op.SQRT(A), reduce(formula(A * A, source, like=source.dtype), axes, "sum", dtype, keep), like=dtype)
+    size = formula(Op.ABS(A), source, like=source.dtype)
     if order in (1, 1.0):
         return reduce(size, axes, "sum", dtype, keep)
     if order in (float("inf"), float("-inf")):
         return reduce(size, axes, "max" if order > 0 else "min", dtype, keep)
     if not isinstance(order, int | float) or order <= 0:
         raise NotCovered(f"of order {order}")
-    total = reduce(formula("libdevice.pow({0}, {1})", size, order, like=source.dtype), axes, "sum", dtype, keep)
-    return formula("libdevice.pow({0}, {1})", total, 1 / order, like=dtype)
+    total = reduce(formula(Op.POW(A, B), size, order, like=source.dtype), axes, "sum", dtype, keep)
+    return formula(Op.POW(A, B), total, 1 / order, like=dtype)
 
 
 def _norm(call: NodeCall) -> Lowered:
@@ -238,7 +240,7 @@ def _normalize(call: NodeCall) -> Lowered:
     source, order, eps = call.tensor(0, "input"), call.get(1, "p", default=2.0), call.get(3, "eps", default=1e-12)
     axes = find_axes(call.get(2, "dim", default=1), len(source.shape))
     size = vector_norm(source, order, axes, True, call.dtype)
-    return formula("{0} / tl.maximum({1}, {2})", source, size, eps, like=call.dtype)
+    return formula(A / Op.MAXIMUM(B, C), source, size, eps, like=call.dtype)
 
 
 def _similar(call: NodeCall) -> Lowered:
@@ -250,24 +252,24 @@ def _similar(call: NodeCall) -> Lowered:
 
 def cosine(left: Tensor, right: Tensor, axis: int, eps: float, dtype: str) -> Tensor:
     """The cosine of the angle between two tensors along an axis."""
-    product = formula("{0} * {1}", left, right, like=dtype)
+    product = formula(A * B, left, right, like=dtype)
     axes = (axis % len(product.shape),)
     dot = reduce(product, axes, "sum")
-    sizes = [reduce(formula("{0} * {0}", expand(one, product.shape), like=dtype), axes, "sum") for one in (left, right)]
-    return formula("{0} / (tl.maximum(tl.sqrt({1}), {3}) * tl.maximum(tl.sqrt({2}), {3}))", dot, *sizes, eps, like=dtype)
+    sizes = [reduce(formula(A * A, expand(one, product.shape), like=dtype), axes, "sum") for one in (left, right)]
+    return formula(A / (Op.MAXIMUM(Op.SQRT(B), D) * Op.MAXIMUM(Op.SQRT(C), D)), dot, *sizes, eps, like=dtype)
 
 
 def _distance(call: NodeCall) -> Lowered:
     """The distance of two tensors along the last axis."""
     left, right = call.tensor(0, "x1"), call.tensor(1, "x2")
     order, eps = call.option(2, "p" if call.node.op != "call_module" else "norm", 2.0), call.option(3, "eps", 1e-6)
-    apart = formula("{0} - {1} + {2}", left, right, eps, like=call.dtype)
+    apart = formula(A - B + C, left, right, eps, like=call.dtype)
     return vector_norm(apart, order, (len(apart.shape) - 1,), bool(call.option(4, "keepdim", False)), call.dtype)
 
 
 def _distance_of_all(call: NodeCall) -> Lowered:
     """`dist`: the norm of a difference."""
-    apart = formula("{0} - {1}", call.tensor(0, "input"), call.tensor(1, "other"), like=call.dtype)
+    apart = formula(A - B, call.tensor(0, "input"), call.tensor(1, "other"), like=call.dtype)
     return vector_norm(apart, call.get(2, "p", default=2), tuple(range(len(apart.shape))), False, call.dtype)
 
 
@@ -278,7 +280,7 @@ def _distances(call: NodeCall) -> Lowered:
     one, other = (reshape(value, (*value.shape[:-2], *sizes)) for value, sizes in (
         (left, (left.shape[-2], 1, left.shape[-1])), (right, (1, *right.shape[-2:]))
     ))  # fmt: skip
-    apart = formula("{0} - {1}", one, other, like=call.dtype)
+    apart = formula(A - B, one, other, like=call.dtype)
     return vector_norm(apart, order, (len(apart.shape) - 1,), False, call.dtype)
 
 
@@ -293,8 +295,8 @@ def _find_place(call: NodeCall) -> Lowered:
         raise NotCovered(f"among {numbers.shape[-1]} numbers")  # a search by halves would be faster
     behind = bool(call.kwargs.get("right", False)) or call.kwargs.get("side") == "right"
     spread = reshape(numbers, (*numbers.shape[:-1], 1, numbers.shape[-1])) if len(numbers.shape) > 1 else numbers
-    template = "tl.where({0} > {1}, 0, 1)" if behind else "tl.where({0} >= {1}, 0, 1)"
-    before = formula(template, spread, reshape(values, (*values.shape, 1)), like=common_type(numbers, values), result="int32")
+    tree = Op.WHERE(A > B, 0, 1) if behind else Op.WHERE(A >= B, 0, 1)
+    before = formula(tree, spread, reshape(values, (*values.shape, 1)), like=common_type(numbers, values), result="int32")
     return reduce(before, (len(before.shape) - 1,), "sum", call.dtype)
 
 

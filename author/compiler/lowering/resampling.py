@@ -6,6 +6,8 @@ import math
 from collections.abc import Sequence
 
 from tritonsmith.author.compiler.ir.indices import Coordinates, Index, Shape
+from tritonsmith.author.compiler.ir.operators import A, B, C, D, E
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import Formula, Lookup, Position, Tensor, align, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula, select_where
@@ -16,7 +18,7 @@ _FLAT = 4
 """Axes of a batch of flat images."""
 _SMOOTH = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
 """Interpolation by axes."""
-_CUBIC = "(({0} * 1.25 - 2.25) * {0} * {0} + 1.0)", "(((5.0 - {0}) * {0} - 8.0) * {0} + 4.0) * 0.75"
+_CUBIC = Op.GROUP((A * 1.25 - 2.25) * A * A + 1.0), (((5.0 - A) * A - 8.0) * A + 4.0) * 0.75
 """Shares of neighbours at a distance of up to 1 and up to 2, with torch's bend of -0.75."""
 
 
@@ -52,11 +54,11 @@ def pad_by_itself(source: Tensor, before: Sequence[int], after: Sequence[int], m
     for axis, (size, low) in enumerate(zip(sizes, before, strict=True)):
         if shape[axis] == size:
             continue
-        place = formula("{0} - {1}", _count(shape[axis]), low, like="int32")
+        place = formula(A - B, _count(shape[axis]), low, like="int32")
         if mode == "reflect":
-            place = formula("{1} - tl.abs({1} - tl.abs({0}))", place, size - 1, like="int32")
+            place = formula(B - Op.ABS(B - Op.ABS(A)), place, size - 1, like="int32")
         elif mode == "replicate":
-            place = formula("tl.minimum(tl.maximum({0}, 0), {1})", place, size - 1, like="int32")
+            place = formula(Op.MINIMUM(Op.MAXIMUM(A, 0), B), place, size - 1, like="int32")
         else:
             raise NotCovered(f"with the mode {mode}")
         found[axis] = rename(place, mode)
@@ -92,7 +94,7 @@ def _interpolate(call: NodeCall) -> Lowered:
     value = source
     for axis in reversed(axes):
         value = _interpolate_axis(value, axis, call.shape[axis], aligned, scales[axis - 2], mode == "bicubic")
-    return formula("{0}", value, like=widen(call.dtype), result=call.dtype) if axes else source
+    return formula(A, value, like=widen(call.dtype), result=call.dtype) if axes else source
 
 
 def _find_scales(call: NodeCall, axes: int) -> list[float | None]:
@@ -111,7 +113,7 @@ def _pick_nearest(source: Tensor, shape: Shape, axes: list[int], scales: list[fl
     places: dict[int, Tensor] = {}
     for axis in axes:
         ratio = _divide(source.shape[axis], shape[axis], scales[axis - 2])
-        text = "({0} + {2}) * {1}" if middle else "{0} * {1}"
+        text = (A + C) * B if middle else A * B
         place = formula(text, _count(shape[axis]), ratio, middle, like="float32")
         places[axis] = rename(_round_down(place, 0, source.shape[axis] - 1), "nearest")
     return look_at(source, shape, places)
@@ -119,8 +121,8 @@ def _pick_nearest(source: Tensor, shape: Shape, axes: list[int], scales: list[fl
 
 def _round_down(place: Tensor, ahead: int, last: int) -> Tensor:
     """A place that is no whole number, rounded down and moved ahead, as far as the last one."""
-    moved = f" + {ahead}" if ahead else ""
-    return Formula(shape=place.shape, dtype="int32", template=f"tl.minimum({{0}}.to(tl.int32){moved}, {last})", inputs=(place,))
+    moved = A.to("int32") + ahead if ahead else A.to("int32")
+    return Formula(shape=place.shape, dtype="int32", expression=Op.MINIMUM(moved, last), inputs=(place,))
 
 
 def _divide(size: int, new: int, scale: float | None) -> float:
@@ -134,32 +136,32 @@ def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale:
     shape = (*source.shape[:axis], new, *source.shape[axis + 1 :])
     if aligned:
         ratio = (size - 1) / (new - 1) if new > 1 else 0.0
-        template = "{0} * {1}"
+        tree = A * B
     else:
         ratio = _divide(size, new, scale)
-        template = "({0} + 0.5) * {1} - 0.5" if cubic else "tl.maximum(({0} + 0.5) * {1} - 0.5, 0.0)"
+        tree = (A + 0.5) * B - 0.5 if cubic else Op.MAXIMUM((A + 0.5) * B - 0.5, 0.0)
     if not math.isfinite(ratio):
         raise NotCovered("with such a factor")
     wide = widen(source.dtype)
-    place = formula(template, _count(new), ratio, like="float32")
-    share = reshape(formula("{0} - tl.floor({0})", place, like="float32"), (new, *(1,) * (len(shape) - axis - 1)))
+    place = formula(tree, _count(new), ratio, like="float32")
+    share = reshape(formula(A - Op.FLOOR(A), place, like="float32"), (new, *(1,) * (len(shape) - axis - 1)))
     if cubic:
         return _bend(source, shape, axis, place, share)
     neighbours = [look_at(source, shape, {axis: _round_down(place, ahead, size - 1)}) for ahead in (0, 1)]
-    return formula("{0} * (1.0 - {2}) + {1} * {2}", *neighbours, share, like=wide)
+    return formula(A * (1.0 - C) + B * C, *neighbours, share, like=wide)
 
 
 def _bend(source: Tensor, shape: Shape, axis: int, place: Tensor, share: Tensor) -> Tensor:
     """Between four neighbours; beyond the rim lies the rim itself."""
     near, far = _CUBIC
     parts: list[Tensor] = []
-    for ahead, distance in ((-1, "({0} + 1.0)"), (0, "{0}"), (1, "(1.0 - {0})"), (2, "(2.0 - {0})")):
-        text = f"tl.minimum(tl.maximum(tl.floor({{0}}).to(tl.int32) + {ahead}, 0), {source.shape[axis] - 1})"
-        neighbour = look_at(source, shape, {axis: Formula(shape=place.shape, dtype="int32", template=text, inputs=(place,))})
+    for ahead, distance in ((-1, Op.GROUP(A + 1.0)), (0, A), (1, Op.GROUP(1.0 - A)), (2, Op.GROUP(2.0 - A))):
+        inside = Op.MINIMUM(Op.MAXIMUM(Op.FLOOR(A).to("int32") + ahead, 0), source.shape[axis] - 1)
+        neighbour = look_at(source, shape, {axis: Formula(shape=place.shape, dtype="int32", expression=inside, inputs=(place,))})
         away = formula(distance, share, like="float32")
         weight = rename(formula(near if ahead in (0, 1) else far, away, like="float32"), "weight")
-        parts.append(formula("{0} * {1}", neighbour, weight, like=widen(source.dtype)))
-    return formula("{0} + {1} + {2} + {3}", *parts, like=widen(source.dtype))
+        parts.append(formula(A * B, neighbour, weight, like=widen(source.dtype)))
+    return formula(A + B + C + D, *parts, like=widen(source.dtype))
 
 
 def _sample(call: NodeCall) -> Lowered:
@@ -168,35 +170,35 @@ def _sample(call: NodeCall) -> Lowered:
     mode, rim = call.option(2, "mode", "bilinear"), call.option(3, "padding_mode", "zeros")
     if len(source.shape) != _FLAT or mode not in ("bilinear", "nearest") or rim not in ("zeros", "border"):
         raise NotCovered(f"with {len(source.shape)} axes, the mode {mode} and the padding {rim}")
-    template = "({0} + 1.0) * {1} * 0.5" if call.option(4, "align_corners", False) else "(({0} + 1.0) * {2} - 1.0) * 0.5"
+    tree = (A + 1.0) * B * 0.5 if call.option(4, "align_corners", False) else ((A + 1.0) * C - 1.0) * 0.5
     exact, places = widen(call.dtype), []
     for part, size in ((1, source.shape[2]), (0, source.shape[3])):  # the grid has columns first
-        place = formula(template, pick(grid, 3, part), size - 1, size, like=exact)
+        place = formula(tree, pick(grid, 3, part), size - 1, size, like=exact)
         if rim == "border":
-            place = formula("tl.minimum(tl.maximum({0}, 0.0), {1})", place, size - 1, like=exact)
+            place = formula(Op.MINIMUM(Op.MAXIMUM(A, 0.0), B), place, size - 1, like=exact)
         places.append(place)
     if mode == "nearest":
-        return _read_pixel(source, [formula("libdevice.rint({0})", place, like=exact) for place in places], None, call)
+        return _read_pixel(source, [formula(Op.RINT(A), place, like=exact) for place in places], None, call)
     corners = []
     for below in (0, 1):
         for right in (0, 1):
             steps = zip((below, right), places, strict=True)
-            pixel = [formula(f"tl.floor({{0}}) + {ahead}.0", place, like=exact) for ahead, place in steps]
-            line, column = (formula("1.0 - tl.abs({0} - {1})", *pair, like=exact) for pair in zip(places, pixel, strict=True))
-            share = formula("{0} * {1}", line, column, like=exact)
+            pixel = [formula(Op.FLOOR(A) + float(ahead), place, like=exact) for ahead, place in steps]
+            line, column = (formula(1.0 - Op.ABS(A - B), *pair, like=exact) for pair in zip(places, pixel, strict=True))
+            share = formula(A * B, line, column, like=exact)
             corners.append(_read_pixel(source, pixel, share, call))
-    return formula("{0} + {1} + {2} + {3}", *corners, like=widen(call.dtype), result=call.dtype)
+    return formula(A + B + C + D, *corners, like=widen(call.dtype), result=call.dtype)
 
 
 def _read_pixel(source: Tensor, pixel: Sequence[Tensor], share: Tensor | None, call: NodeCall) -> Tensor:
     """The pixel at a line and a column, times a share; zero beyond the rim."""
     limits, wide = source.shape[2:], widen(call.dtype)
     inside = formula(
-        "({0} >= 0.0) & ({0} <= {2}) & ({1} >= 0.0) & ({1} <= {3})", *pixel, *(float(size - 1) for size in limits), like=wide,
+        (A >= 0.0) & (A <= C) & (B >= 0.0) & (B <= D), *pixel, *(float(size - 1) for size in limits), like=wide,
         result="bool",
     )  # fmt: skip
     places = tuple(
-        Formula(shape=one.shape, dtype="int32", template=f"tl.minimum(tl.maximum({{0}}, 0.0), {size - 1}.0).to(tl.int32)", inputs=(one,))
+        Formula(shape=one.shape, dtype="int32", expression=Op.MINIMUM(Op.MAXIMUM(A, 0.0), float(size - 1)).to("int32"), inputs=(one,))
         for one, size in zip(pixel, limits, strict=True)
     )
     found = Lookup(
@@ -204,9 +206,9 @@ def _read_pixel(source: Tensor, pixel: Sequence[Tensor], share: Tensor | None, c
         where=lambda at: tuple(align((at[0], *at[2:]), one.shape) for one in places), move=lambda at, found: (*at[:2], *found),
     )  # fmt: skip
     beside = (inside.shape[0], 1, *inside.shape[1:])
-    value = found if share is None else formula("{0} * {1}", found, reshape(share, beside), like=wide)
+    value = found if share is None else formula(A * B, found, reshape(share, beside), like=wide)
     kept = select_where(reshape(inside, beside), value, 0.0, wide, call.shape)
-    return kept if share is not None else formula("{0}", kept, like=wide, result=call.dtype)
+    return kept if share is not None else formula(A, kept, like=wide, result=call.dtype)
 
 
 def _place_grid(call: NodeCall) -> Lowered:
@@ -220,14 +222,14 @@ def _place_grid(call: NodeCall) -> Lowered:
     factors = [reshape(pick(theta, 2, part), (batch, 1, 1, 2)) for part in range(3)]
     across, down = reshape(columns, (1, 1, width, 1)), reshape(lines, (1, height, 1, 1))
     parts = factors[0], across, factors[1], down, factors[2]
-    return formula("{0} * {1} + {2} * {3} + {4}", *parts, like=widen(call.dtype), result=call.dtype)
+    return formula(A * B + C * D + E, *parts, like=widen(call.dtype), result=call.dtype)
 
 
 def _spread(size: int, aligned: bool) -> Tensor:
     """The pixels of one axis as places from -1 to 1: their middles, or with `aligned` from the first to the last."""
     if aligned:
-        return formula("{0} * {1} - {2}", _count(size), 2.0 / (size - 1) if size > 1 else 0.0, 1.0 if size > 1 else 0.0, like="float32")
-    return formula("({0} * 2.0 + 1.0) * {1} - 1.0", _count(size), 1.0 / size, like="float32")
+        return formula(A * B - C, _count(size), 2.0 / (size - 1) if size > 1 else 0.0, 1.0 if size > 1 else 0.0, like="float32")
+    return formula((A * 2.0 + 1.0) * B - 1.0, _count(size), 1.0 / size, like="float32")
 
 
 TABLE: dict[str, Lower] = {

@@ -6,6 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import ZERO, Shape
+from tritonsmith.author.compiler.ir.operators import A, B, C
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
     AnchorResult,
@@ -30,7 +32,7 @@ _LONGEST_CHOICE = 256
 def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> Tensor:
     """The running sum, product or extreme along an axis, or its elements in order."""
     if source.size == 1 or source.shape[axis] == 1:  # a tensor of its own with the same elements
-        return formula("{0}", cast(source, dtype), like=dtype)
+        return formula(A, cast(source, dtype), like=dtype)
     found = Scan(shape=source.shape, dtype=dtype, source=source, axes=(axis,), kind=kind, reverse=reverse)
     return AnchorResult(shape=source.shape, dtype=dtype, anchor=found)
 
@@ -53,7 +55,7 @@ def _run_extreme(call: NodeCall) -> Lowered:
         raise NotCovered("on bool")
     best = scan(source, axis, kind, source.dtype)
     place = Position(shape=source.shape, dtype="int64", index=lambda at: at[axis] if at else ZERO)
-    reached = formula("{0} == {1}", source, best, like=source.dtype, result="bool")
+    reached = formula(Op.EQ(A, B), source, best, like=source.dtype, result="bool")
     return best, scan(select_where(reached, place, -1, "int64", source.shape), axis, "max", "int64")
 
 
@@ -97,22 +99,22 @@ class _Ordered:
     def restore(self, key: Tensor) -> Tensor:
         """The element of a key."""
         if self.placed:
-            key = formula("({0} >> 32).to(tl.int32)", key, like="int64", result="int32")
+            key = formula((A >> 32).to("int32"), key, like="int64", result="int32")
         if self.falling:
-            key = formula("~{0}", key, like=key.dtype)
+            key = formula(~A, key, like=key.dtype)
         dtype = self.source.dtype
         if dtype not in FLOATS:
             return cast(key, dtype)
-        return formula("from_key({0})", key, like="int32", result=dtype)
+        return formula(Op.FROM_KEY(A), key, like="int32", result=dtype)
 
     def locate(self, key: Tensor) -> Tensor:
         """The place that the element of a key had."""
-        return formula("{0} & 4294967295", key, like="int64")
+        return formula(A & 4294967295, key, like="int64")
 
     def pick(self, rank: int) -> Tensor:
         """The key of one rank in each row."""
         place = _count_along(self.keys.shape, self.axis)
-        chosen = formula("{0} == {1}", place, rank, like="int64", result="bool")
+        chosen = formula(Op.EQ(A, B), place, rank, like="int64", result="bool")
         return reduce(select_where(chosen, self.keys, 0, self.keys.dtype, self.keys.shape), (self.axis,), "sum", self.keys.dtype)
 
 
@@ -123,14 +125,14 @@ def _order(source: Tensor, axis: int, falling: bool, placed: bool = False) -> _O
         raise NotCovered(f"of {source.shape[axis]} elements of {source.dtype}")
     key = source
     if wide == "float32":
-        key = formula("as_key({0})", source, like=wide, result="int32")
+        key = formula(Op.TO_KEY(A), source, like=wide, result="int32")
     elif wide != "int64":
         key = cast(source, "int32")
     if falling:
-        key = formula("~{0}", key, like=key.dtype)
+        key = formula(~A, key, like=key.dtype)
     if placed:
         place = _count_along(source.shape, axis)
-        key = formula("({0} << 32) | {1}", cast(key, "int64"), place, like="int64")
+        key = formula(Op.GROUP(A << 32) | B, cast(key, "int64"), place, like="int64")
     rename(key, "key")
     keys = scan(key, axis, "sort", key.dtype)
     if isinstance(keys, AnchorResult):
@@ -209,7 +211,7 @@ def _interpolate(call: NodeCall) -> Lowered:
     low = found.restore(found.pick(below))
     if place == below:
         return reshape(low, call.shape)
-    value = formula("{0} + ({1} - {0}) * {2}", low, found.restore(found.pick(below + 1)), place - below, like="float32")
+    value = formula(A + (B - A) * C, low, found.restore(found.pick(below + 1)), place - below, like="float32")
     return reshape(value, call.shape)
 
 

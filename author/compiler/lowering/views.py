@@ -7,6 +7,8 @@ from collections.abc import Callable
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape, ravel, unravel
+from tritonsmith.author.compiler.ir.operators import A, B, C, D
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.author.compiler.lowering.pointwise import cast, formula, write_number
@@ -239,7 +241,7 @@ def _differ(call: NodeCall) -> Lowered:
     value: Tensor = source
     for _ in range(times):
         length = value.shape[axis] - 1
-        value = formula("{0} - {1}", cut(value, axis, 1, length), cut(value, axis, 0, length), like=call.dtype)
+        value = formula(A - B, cut(value, axis, 1, length), cut(value, axis, 0, length), like=call.dtype)
     return value
 
 
@@ -252,7 +254,7 @@ def _cross(call: NodeCall) -> Lowered:
         axis = len(call.shape) - 1
     sides = [[cut(one, axis, place, 1) for place in range(3)] for one in (left, right)]
     parts = [
-        formula("{0} * {1} - {2} * {3}", sides[0][first], sides[1][second], sides[0][second], sides[1][first], like=call.dtype)
+        formula(A * B - C * D, sides[0][first], sides[1][second], sides[0][second], sides[1][first], like=call.dtype)
         for first, second in ((1, 2), (2, 0), (0, 1))
     ]
     return Joined(shape=call.shape, dtype=call.dtype, parts=tuple(parts), axis=axis)
@@ -330,13 +332,13 @@ def _gate(call: NodeCall) -> Lowered:
     source = call.tensor(0, "input")
     axis = call.option(1, "dim", -1) % len(source.shape)
     half = source.shape[axis] // 2
-    return formula("{0} * sigmoid({1})", cut(source, axis, 0, half), cut(source, axis, half, half), like=call.dtype)
+    return formula(A * Op.SIGMOID(B), cut(source, axis, 0, half), cut(source, axis, half, half), like=call.dtype)
 
 
 def _spread(call: NodeCall) -> Lowered:
     """`outer` and `ger`: every element of one vector times every element of another one."""
     left, right = call.tensor(0, "input", "self"), call.tensor(1, "vec2", "other")
-    return formula("{0} * {1}", reshape(left, (left.size, 1)), right, like=call.dtype, shape=call.shape)
+    return formula(A * B, reshape(left, (left.size, 1)), right, like=call.dtype, shape=call.shape)
 
 
 def _mesh(call: NodeCall) -> Lowered:

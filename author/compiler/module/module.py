@@ -18,6 +18,7 @@ from tritonsmith.author.compiler.fusing.regions import (
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, LINE, TAP
 from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Assign, Attribute, Call, Evaluate, Expression, Function, Keyword, Name, Statement, number
+from tritonsmith.author.compiler.ir.operators import Constant
 from tritonsmith.author.compiler.ir.scatter import Scatter
 from tritonsmith.author.compiler.ir.values import Formula, Held, Item, Joined, Tensor, TensorView
 from tritonsmith.author.compiler.ir.walk import iterate, names_in
@@ -224,12 +225,12 @@ class ModuleWriter:
         """The memory of a value, with what it holds ahead of the kernel."""
         if isinstance(value, Scatter) and not value.is_fresh:
             return fill_expression("{0}.clone(memory_format=torch.contiguous_format)", self.express(value.base))
-        filled = value.base.template if isinstance(value, Scatter) and isinstance(value.base, Formula) else ""
-        zeroed = filled.strip("()") in ("0", "0.0") or isinstance(value, Buffer) and value.zeroed
-        full = bool(filled) and not zeroed
-        arguments = (_show_shape(value), *([read_expression(filled)] if full else []))
+        base = value.base if isinstance(value, Scatter) and isinstance(value.base, Formula) else None
+        zeroed = base is not None and base.expression in (Constant(0), Constant(0.0)) or isinstance(value, Buffer) and value.zeroed
+        filled = () if base is None or zeroed else (base.fill(()),)
         options = (Keyword("dtype", Attribute(Name("torch"), value.dtype)), Keyword("device", self.device))
-        return Call(Attribute(Name("torch"), "full" if full else "zeros" if zeroed else "empty"), arguments, options)
+        make = Attribute(Name("torch"), "full" if filled else "zeros" if zeroed else "empty")
+        return Call(make, (_show_shape(value), *filled), options)
 
     def _share(self, name: str, functions: list[Function]) -> str:
         """Add a kernel with what it calls, if none does the same yet; returns the name of the kernel that does."""

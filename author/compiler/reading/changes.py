@@ -6,6 +6,8 @@ import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
+from tritonsmith.author.compiler.ir.operators import A, B
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import Held, Position, Tensor, TensorView, base_of
 from tritonsmith.author.compiler.lowering.calls import NotCovered
 from tritonsmith.author.compiler.lowering.patches import put
@@ -162,7 +164,7 @@ def _put_diagonal(via: OpNode, source: Tensor, value: Tensor) -> Tensor:
     offset, *axes = (int(given.get(name, plain)) for name, plain in (("offset", 0), ("dim1", 0), ("dim2", 1)))
     down, across = (axis % len(source.shape) for axis in axes)
     place = Position(shape=source.shape, dtype="int32", index=lambda at: at[across] - at[down])
-    chosen = formula("{0} == {1}", place, offset, like="int32", result="bool")
+    chosen = formula(Op.EQ(A, B), place, offset, like="int32", result="bool")
     return select_where(chosen, embed_diagonal(value, source.shape, offset, down, across), source, source.dtype, source.shape)
 
 

@@ -8,6 +8,8 @@ from functools import cached_property
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Shape, count
+from tritonsmith.author.compiler.ir.operators import A, B, C, D, Tree
+from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import Held, Joined, Tensor
 from tritonsmith.author.compiler.lowering.calls import NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.patches import put
@@ -145,8 +147,8 @@ def _pair(call: NodeCall) -> ComplexPair:
     return value
 
 
-def _compute(template: str, *operands: Any, shape: Shape) -> Tensor:
-    return formula(template, *operands, like=REAL, shape=shape)
+def _compute(tree: Tree, *operands: Any, shape: Shape) -> Tensor:
+    return formula(tree, *operands, like=REAL, shape=shape)
 
 
 def _view(call: NodeCall) -> ComplexPair:
@@ -154,13 +156,13 @@ def _view(call: NodeCall) -> ComplexPair:
 
 
 def _combine(call: NodeCall) -> ComplexPair:
-    real, imag = (_compute("{0}", _real(call, place), shape=call.shape) for place in (0, 1))
+    real, imag = (_compute(A, _real(call, place), shape=call.shape) for place in (0, 1))
     return ComplexPair(real, imag)
 
 
 def _turn(call: NodeCall) -> ComplexPair:
     size, angle = _real(call, 0), _real(call, 1)
-    return ComplexPair(*(_compute(f"{{0}} * tl.{name}({{1}})", size, angle, shape=call.shape) for name in ("cos", "sin")))
+    return ComplexPair(*(_compute(A * turn(B), size, angle, shape=call.shape) for turn in (Op.COS, Op.SIN)))
 
 
 def _show(call: NodeCall) -> Tensor:
@@ -175,32 +177,32 @@ def _part(call: NodeCall) -> Tensor:
 
 def _size(call: NodeCall) -> Tensor:
     pair = _pair(call)
-    return _compute("libdevice.hypot({0}, {1})", pair.real, pair.imag, shape=call.shape)
+    return _compute(Op.HYPOT(A, B), pair.real, pair.imag, shape=call.shape)
 
 
 def _angle(call: NodeCall) -> Tensor:
     pair = _pair(call)
-    return _compute("libdevice.atan2({1}, {0})", pair.real, pair.imag, shape=call.shape)
+    return _compute(Op.ATAN2(B, A), pair.real, pair.imag, shape=call.shape)
 
 
 def _mirror(call: NodeCall) -> ComplexPair:
     pair = _pair(call)
-    return ComplexPair(pair.real, _compute("-{0}", pair.imag, shape=call.shape))
+    return ComplexPair(pair.real, _compute(-A, pair.imag, shape=call.shape))
 
 
 def _raise(call: NodeCall) -> ComplexPair:
     pair = _pair(call)
-    return ComplexPair(*(_compute(f"tl.exp({{0}}) * tl.{name}({{1}})", pair.real, pair.imag, shape=call.shape) for name in ("cos", "sin")))
+    return ComplexPair(*(_compute(Op.FAST_EXP(A) * turn(B), pair.real, pair.imag, shape=call.shape) for turn in (Op.COS, Op.SIN)))
 
 
 def _multiply_parts(left: Any, right: Any, shape: Shape) -> ComplexPair:
     (a, b), (c, d) = _parts(left), _parts(right)
     if not isinstance(right, ComplexPair | complex):
-        return ComplexPair(_compute("{0} * {1}", a, c, shape=shape), _compute("{0} * {1}", b, c, shape=shape))
+        return ComplexPair(_compute(A * B, a, c, shape=shape), _compute(A * B, b, c, shape=shape))
     if not isinstance(left, ComplexPair | complex):
-        return ComplexPair(_compute("{0} * {1}", a, c, shape=shape), _compute("{0} * {1}", a, d, shape=shape))
-    templates = ("{0} * {2} - {1} * {3}", "{0} * {3} + {1} * {2}")
-    return ComplexPair(*(_compute(template, a, b, c, d, shape=shape) for template in templates))
+        return ComplexPair(_compute(A * B, a, c, shape=shape), _compute(A * B, a, d, shape=shape))
+    trees = (A * C - B * D, A * D + B * C)
+    return ComplexPair(*(_compute(tree, a, b, c, d, shape=shape) for tree in trees))
 
 
 def _multiply(call: NodeCall) -> ComplexPair:
@@ -212,8 +214,8 @@ def _square(call: NodeCall) -> ComplexPair:
 
 
 def _invert_parts(pair: ComplexPair) -> ComplexPair:
-    templates = ("{0} / ({0} * {0} + {1} * {1})", "-{1} / ({0} * {0} + {1} * {1})")
-    return ComplexPair(*(_compute(template, pair.real, pair.imag, shape=pair.shape) for template in templates))
+    trees = (A / (A * A + B * B), -B / (A * A + B * B))
+    return ComplexPair(*(_compute(tree, pair.real, pair.imag, shape=pair.shape) for tree in trees))
 
 
 def _invert(call: NodeCall) -> ComplexPair:
@@ -224,15 +226,15 @@ def _divide(call: NodeCall) -> ComplexPair:
     left, right = call.args[:2]
     if isinstance(right, ComplexPair):
         return _multiply_parts(left, _invert_parts(right), call.shape)
-    return ComplexPair(*(_compute("{0} / {1}", one, right, shape=call.shape) for one in _parts(left)))
+    return ComplexPair(*(_compute(A / B, one, right, shape=call.shape) for one in _parts(left)))
 
 
 def _add(call: NodeCall) -> ComplexPair:
-    sign = "-" if "sub" in name_call(call.node) else "+"
+    tree = A - B if "sub" in name_call(call.node) else A + B
     if call.kwargs.get("alpha", 1) != 1:
         raise NotCovered("with alpha")
     parts = zip(_parts(call.args[0]), _parts(call.args[1]), strict=True)
-    return ComplexPair(*(_compute(f"{{0}} {sign} {{1}}", one, other, shape=call.shape) for one, other in parts))
+    return ComplexPair(*(_compute(tree, one, other, shape=call.shape) for one, other in parts))
 
 
 def _fill(call: NodeCall, name: str) -> ComplexPair:
@@ -284,11 +286,11 @@ def _contract(call: NodeCall, make: Make) -> ComplexPair:
         assert isinstance(made, Tensor), "a product is one tensor"
         return made
 
-    def combine(one: Tensor | None, other: Tensor | None, sign: str) -> Tensor:
+    def combine(one: Tensor | None, other: Tensor | None, tree: Tree) -> Tensor:
         if one is None or other is None:
             found = one if one is not None else other
             assert found is not None, "one operand is complex"
             return found
-        return _compute(f"{{0}} {sign} {{1}}", one, other, shape=call.shape)
+        return _compute(tree, one, other, shape=call.shape)
 
-    return ComplexPair(combine(multiply(0, 0), multiply(1, 1), "-"), combine(multiply(0, 1), multiply(1, 0), "+"))
+    return ComplexPair(combine(multiply(0, 0), multiply(1, 1), A - B), combine(multiply(0, 1), multiply(1, 0), A + B))

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
+from tritonsmith.author.compiler.ir.operators import A, B
 from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Tensor, widen
 from tritonsmith.author.compiler.lowering import functions, pointwise
 from tritonsmith.author.compiler.lowering.calls import NodeCall, NotCovered
@@ -106,10 +107,10 @@ def _join(masked: Masked, name: str, dtype: str, whole: bool) -> Tensor:
     axes = tuple(range(len(shape) if whole else inner))
     total = reduce(select_where(masked.mask, masked.value, 0.0, wide, shape), axes, "sum", wide)
     if name == "sum":
-        return formula("{0}", total, like=wide, result=dtype)
+        return formula(A, total, like=wide, result=dtype)
     mask = masked.mask if whole else masked.key
     count = cast(reduce(cast(mask, "int64"), tuple(range(len(mask.shape))), "sum", "int64"), wide)
-    return formula("{0} / {1}", total, count, like=wide, result=dtype)
+    return formula(A / B, total, count, like=wide, result=dtype)
 
 
 def _is_mask(source: Tensor, key: Any) -> bool:
@@ -121,6 +122,6 @@ def _is_same(one: Any, other: Any) -> bool:
     """Whether two masks are one, or the same comparison of the same tensors."""
     if one is other:
         return True
-    if not (isinstance(one, Formula) and isinstance(other, Formula) and one.template == other.template and one.dtype == other.dtype):
+    if not (isinstance(one, Formula) and isinstance(other, Formula) and one.expression == other.expression and one.dtype == other.dtype):
         return False
     return len(one.inputs) == len(other.inputs) and all(map(_is_same, one.inputs, other.inputs))

@@ -1,0 +1,410 @@
+"""Elementwise functions as trees of operators. One table says how each operator is written, what it costs and what it keeps."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, fields
+from enum import Enum, unique
+from functools import cache
+
+from tritonsmith.author.compiler.ir import code
+from tritonsmith.author.compiler.ir.code import Expression, Node, list_fields
+from tritonsmith.author.compiler.ir.parser import parse_expression
+from tritonsmith.author.compiler.ir.precedence import tidy
+
+Number = int | float | bool
+
+
+class Tree:
+    """An elementwise function of numbered operands. Python's operators make larger ones: `A * 2.0 + B`."""
+
+    def __add__(self, right: Tree | Number) -> Tree:
+        return Operator.ADD(self, right)
+
+    def __radd__(self, left: Number) -> Tree:
+        return Operator.ADD(left, self)
+
+    def __sub__(self, right: Tree | Number) -> Tree:
+        return Operator.SUB(self, right)
+
+    def __rsub__(self, left: Number) -> Tree:
+        return Operator.SUB(left, self)
+
+    def __mul__(self, right: Tree | Number) -> Tree:
+        return Operator.MUL(self, right)
+
+    def __rmul__(self, left: Number) -> Tree:
+        return Operator.MUL(left, self)
+
+    def __truediv__(self, right: Tree | Number) -> Tree:
+        return Operator.DIV(self, right)
+
+    def __rtruediv__(self, left: Number) -> Tree:
+        return Operator.DIV(left, self)
+
+    def __floordiv__(self, right: Tree | Number) -> Tree:
+        return Operator.QUOTIENT(self, right)
+
+    def __mod__(self, right: Tree | Number) -> Tree:
+        return Operator.REMAINDER(self, right)
+
+    def __and__(self, right: Tree | Number) -> Tree:
+        return Operator.AND(self, right)
+
+    def __or__(self, right: Tree | Number) -> Tree:
+        return Operator.OR(self, right)
+
+    def __xor__(self, right: Tree | Number) -> Tree:
+        return Operator.XOR(self, right)
+
+    def __lshift__(self, right: Tree | Number) -> Tree:
+        return Operator.SHIFT_LEFT(self, right)
+
+    def __rshift__(self, right: Tree | Number) -> Tree:
+        return Operator.SHIFT_RIGHT(self, right)
+
+    def __neg__(self) -> Tree:
+        return Operator.NEG(self)
+
+    def __invert__(self) -> Tree:
+        return Operator.INVERT(self)
+
+    def __lt__(self, right: Tree | Number) -> Tree:
+        return Operator.LT(self, right)
+
+    def __le__(self, right: Tree | Number) -> Tree:
+        return Operator.LE(self, right)
+
+    def __gt__(self, right: Tree | Number) -> Tree:
+        return Operator.GT(self, right)
+
+    def __ge__(self, right: Tree | Number) -> Tree:
+        return Operator.GE(self, right)
+
+    def to(self, dtype: str) -> Tree:
+        """The value in another type."""
+        return Operator.CAST(self, Type(dtype))
+
+
+@dataclass(frozen=True)
+class Operand(Tree):
+    """An operand, by its place."""
+
+    place: int
+
+
+@dataclass(frozen=True)
+class Constant(Tree):
+    """A number. Without a type of its own it takes that of what it meets; trees are equal for numbers that are written alike."""
+
+    value: Number
+    dtype: str = field(default="", compare=False)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Constant) and repr(self.value) == repr(other.value)
+
+    def __hash__(self) -> int:
+        return hash(repr(self.value))
+
+
+@dataclass(frozen=True)
+class Type(Tree):
+    """A type that values are brought into."""
+
+    dtype: str
+
+
+@dataclass(frozen=True)
+class Applied(Tree):
+    """An operator and what it is applied to."""
+
+    operator: Operator
+    arguments: tuple[Tree, ...]
+
+
+A, B, C, D, E = (Operand(place) for place in range(5))
+"""The first operands."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """What is known of an operator.
+
+    Args:
+        template: how it is written, with holes for its arguments in the order of the alphabet.
+        cost: operations for one element.
+        rising: whether it never falls where an argument rises, rounding included.
+        torch: the function of torch that it is, where there is one: `add` stands for `torch.add`.
+    """
+
+    template: str
+    cost: float = 1.0
+    rising: bool = False
+    torch: str = ""
+
+
+@unique
+class Operator(Enum):
+    """What a kernel can do to elements. A member makes a tree of its arguments: `Operator.EXP(A - B)`."""
+
+    ADD = Form("{a} + {b}", torch="add")
+    SUB = Form("{a} - {b}", torch="sub")
+    MUL = Form("{a} * {b}", torch="mul")
+    DIV = Form("{a} / {b}", torch="div")
+    NEG = Form("-{a}", torch="neg")
+    QUOTIENT = Form("{a} // {b}")
+    """Rounded towards zero."""
+    REMAINDER = Form("{a} % {b}")
+    """What is left by a quotient that is rounded towards zero."""
+    AND = Form("{a} & {b}", torch="bitwise_and")
+    OR = Form("{a} | {b}", torch="bitwise_or")
+    XOR = Form("{a} ^ {b}", torch="bitwise_xor")
+    INVERT = Form("~{a}", torch="bitwise_not")
+    SHIFT_LEFT = Form("{a} << {b}", torch="bitwise_left_shift")
+    SHIFT_RIGHT = Form("{a} >> {b}", torch="bitwise_right_shift")
+    EQ = Form("{a} == {b}", 0.0, torch="eq")
+    NE = Form("{a} != {b}", 0.0, torch="ne")
+    LT = Form("{a} < {b}", 0.0, torch="lt")
+    LE = Form("{a} <= {b}", 0.0, torch="le")
+    GT = Form("{a} > {b}", 0.0, torch="gt")
+    GE = Form("{a} >= {b}", 0.0, torch="ge")
+    WHERE = Form("tl.where({a}, {b}, {c})", torch="where")
+    MAXIMUM = Form("tl.maximum({a}, {b})", rising=True, torch="fmax")
+    MINIMUM = Form("tl.minimum({a}, {b})", rising=True, torch="fmin")
+    CAST = Form("{a}.to({b})", 0.0)
+    GROUP = Form("({a})", 0.0)
+    """Its argument, in parentheses for those who read it."""
+
+    ABS = Form("tl.abs({a})", torch="abs")
+    EXP = Form("libdevice.exp({a})", torch="exp")
+    FAST_EXP = Form("tl.exp({a})", torch="exp")
+    """Loses digits where its argument is large: it multiplies by log2(e) in fp32."""
+    EXP2 = Form("tl.exp2({a})", torch="exp2")
+    LOG = Form("tl.log({a})", torch="log")
+    LOG2 = Form("tl.log2({a})", torch="log2")
+    SQRT = Form("tl.sqrt({a})", torch="sqrt")
+    RSQRT = Form("tl.rsqrt({a})", torch="rsqrt")
+    SIN = Form("tl.sin({a})", torch="sin")
+    COS = Form("tl.cos({a})", torch="cos")
+    ERF = Form("tl.erf({a})", torch="erf")
+    FLOOR = Form("tl.floor({a})", rising=True, torch="floor")
+    CEIL = Form("tl.ceil({a})", rising=True, torch="ceil")
+
+    TRUNC = Form("libdevice.trunc({a})", rising=True, torch="trunc")
+    RINT = Form("libdevice.rint({a})", rising=True, torch="round")
+    EXPM1 = Form("libdevice.expm1({a})", torch="expm1")
+    LOG1P = Form("libdevice.log1p({a})", torch="log1p")
+    LOG10 = Form("libdevice.log10({a})", torch="log10")
+    TAN = Form("libdevice.tan({a})", torch="tan")
+    SINH = Form("libdevice.sinh({a})", torch="sinh")
+    COSH = Form("libdevice.cosh({a})", torch="cosh")
+    ASIN = Form("libdevice.asin({a})", torch="asin")
+    ACOS = Form("libdevice.acos({a})", torch="acos")
+    ATAN = Form("libdevice.atan({a})", torch="atan")
+    ASINH = Form("libdevice.asinh({a})", torch="asinh")
+    ACOSH = Form("libdevice.acosh({a})", torch="acosh")
+    ATANH = Form("libdevice.atanh({a})", torch="atanh")
+    ERFC = Form("libdevice.erfc({a})", torch="special.erfc")
+    ERFINV = Form("libdevice.erfinv({a})", torch="special.erfinv")
+    ERFCX = Form("libdevice.erfcx({a})", torch="special.erfcx")
+    LGAMMA = Form("libdevice.lgamma({a})", torch="special.gammaln")
+    BESSEL_I0 = Form("libdevice.cyl_bessel_i0({a})", torch="special.i0")
+    BESSEL_I1 = Form("libdevice.cyl_bessel_i1({a})", torch="special.i1")
+    ATAN2 = Form("libdevice.atan2({a}, {b})", torch="atan2")
+    HYPOT = Form("libdevice.hypot({a}, {b})", torch="hypot")
+    FMOD = Form("libdevice.fmod({a}, {b})", torch="fmod")
+    POW = Form("libdevice.pow({a}, {b})", torch="pow")
+    COPYSIGN = Form("libdevice.copysign({a}, {b})", torch="copysign")
+    NEXTAFTER = Form("libdevice.nextafter({a}, {b})", torch="nextafter")
+
+    SIGMOID = Form("sigmoid({a})", 3.0, rising=True, torch="sigmoid")
+    TANH = Form("tanh({a})", 8.0, rising=True, torch="tanh")
+    MISH = Form("mish({a})", 12.0, torch="nn.functional.mish")
+    FLOOR_QUOTIENT = Form("floor_quotient({a}, {b})", torch="floor_divide")
+    FLOOR_REMAINDER = Form("floor_remainder({a}, {b})", torch="remainder")
+    REAL_QUOTIENT = Form("real_quotient({a}, {b})", torch="floor_divide")
+    REAL_REMAINDER = Form("real_remainder({a}, {b})", torch="remainder")
+    TO_KEY = Form("as_key({a})")
+    """The whole number whose order is that of fp32 values."""
+    FROM_KEY = Form("from_key({a})")
+    """The fp32 value of such a number."""
+
+    __hash__ = object.__hash__
+
+    def __call__(self, *arguments: Tree | Number) -> Applied:
+        """The operator applied to trees and numbers. Raises ValueError for another number of arguments."""
+        if len(arguments) != self.arity:
+            raise ValueError(f"{self.name} takes {self.arity} arguments, not {len(arguments)}")
+        return Applied(self, tuple(argument if isinstance(argument, Tree) else _to_tree(argument) for argument in arguments))
+
+    @property
+    def arity(self) -> int:
+        """How many arguments it takes."""
+        return self.value.template.count("{")
+
+    @property
+    def cost(self) -> float:
+        """Operations for one element."""
+        return self.value.cost
+
+    @property
+    def rising(self) -> bool:
+        """Whether it never falls where an argument rises."""
+        return self.value.rising
+
+    @property
+    def needs_libdevice(self) -> bool:
+        """Whether it is a function of CUDA's device library."""
+        return self.value.template.startswith("libdevice.")
+
+
+def _to_tree(number: Number) -> Tree:
+    """A number that a lowering writes out: a negative one is the negation of another."""
+    if isinstance(number, bool) or not math.copysign(1.0, number) < 0:
+        return Constant(number)
+    return Constant(number) if math.isinf(number) else Operator.NEG(Constant(-number))
+
+
+def chain(operator: Operator, parts: Sequence[Tree]) -> Tree:
+    """Several trees with an operator between: `chain(Operator.MUL, [A, B, C])` is `A * B * C`."""
+    first, *rest = parts
+    for part in rest:
+        first = operator(first, part)
+    return first
+
+
+# Questions about trees
+
+
+def iterate(tree: Tree) -> Iterator[Tree]:
+    """A tree and all within it."""
+    yield tree
+    if isinstance(tree, Applied):
+        for argument in tree.arguments:
+            yield from iterate(argument)
+
+
+def replace_operands(tree: Tree, leaves: Sequence[Tree]) -> Tree:
+    """The tree with others in the place of its operands."""
+    if isinstance(tree, Operand):
+        return leaves[tree.place]
+    if isinstance(tree, Applied):
+        return Applied(tree.operator, tuple(replace_operands(argument, leaves) for argument in tree.arguments))
+    return tree
+
+
+def count_cost(tree: Tree) -> float:
+    """Operations of a tree for one element."""
+    return sum(part.operator.cost for part in iterate(tree) if isinstance(part, Applied))
+
+
+def read_number(tree: Tree) -> Number | None:
+    """The number that a tree is, with its sign; None for any other tree."""
+    if isinstance(tree, Constant):
+        return tree.value
+    if isinstance(tree, Applied) and tree.operator in (Operator.NEG, Operator.GROUP):
+        number = read_number(tree.arguments[0])
+        return number if number is None or tree.operator is Operator.GROUP else -number
+    return None
+
+
+def is_cast(tree: Tree, operand: Tree = A) -> bool:
+    """Whether a tree only brings an operand into types, or is the operand itself."""
+    while isinstance(tree, Applied) and tree.operator is Operator.CAST:
+        tree = tree.arguments[0]
+    return tree == operand
+
+
+@cache
+def cast_operands(tree: Tree) -> frozenset[Tree]:
+    """What is brought into another type just as it is, within a tree."""
+    casts = [part for part in iterate(tree) if isinstance(part, Applied) and part.operator is Operator.CAST]
+    return frozenset(part.arguments[0] for part in casts)
+
+
+def drop_ones(tree: Tree) -> Tree:
+    """The tree without products with a one on their left; what was a factor keeps its parentheses."""
+    if not isinstance(tree, Applied):
+        return tree
+    arguments = tuple(drop_ones(argument) for argument in tree.arguments)
+    if tree.operator is Operator.MUL and arguments[0] == Constant(1.0):
+        kept = arguments[1]
+        plain = not isinstance(kept, Applied) or _is_call(kept.operator)
+        return kept if plain else Operator.GROUP(kept)
+    return Applied(tree.operator, arguments)
+
+
+# How trees are written
+
+
+def write(tree: Tree, operands: Sequence[Expression]) -> Expression:
+    """The code of a tree with its operands filled in."""
+    if isinstance(tree, Applied):
+        return _compile(tree.operator)([write(argument, operands) for argument in tree.arguments])
+    return operands[tree.place] if isinstance(tree, Operand) else _write_leaf(tree)
+
+
+def write_number(value: Number) -> Expression:
+    """A number among other values: a negative one in parentheses, what has no literal as a call of `float`."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return code.Call(code.Name("float"), (code.String(f'"{value}"'),))
+    found = code.number(value)
+    return code.Group(found) if isinstance(found, code.Unary) and value < 0 else found
+
+
+@cache
+def _write_leaf(tree: Tree) -> Expression:
+    if isinstance(tree, Constant):
+        return write_number(tree.value)
+    assert isinstance(tree, Type), "other leaves are operands"
+    return code.Attribute(code.Name("tl"), "int1" if tree.dtype == "bool" else tree.dtype)
+
+
+Write = Callable[[Sequence[Expression]], Expression]
+
+
+@cache
+def _read_form(operator: Operator) -> Expression:
+    return parse_expression(operator.value.template)
+
+
+@cache
+def _is_call(operator: Operator) -> bool:
+    return isinstance(_read_form(operator), code.Call | code.Group)
+
+
+@cache
+def _compile(operator: Operator) -> Write:
+    """What fills an operator's template."""
+    return _compile_node(_read_form(operator))
+
+
+def _compile_node(node: Expression) -> Write:
+    if isinstance(node, code.Hole):
+        place = ord(node.name) - ord("a")
+        return lambda arguments: arguments[place]
+    if not _has_hole(node):
+        return lambda arguments: node
+    kind, inner = type(node), list_fields(type(node))
+    makers = [_compile_field(getattr(node, entry.name), entry.name in inner) for entry in fields(node)]
+
+    def make(arguments: Sequence[Expression]) -> Expression:
+        made = kind(*[maker(arguments) for maker in makers])
+        return tidy(made) if code.Group in map(type, arguments) else made
+
+    return make
+
+
+def _compile_field(value: object, inner: bool) -> Callable[[Sequence[Expression]], object]:
+    if not inner or value is None:
+        return lambda arguments: value
+    if isinstance(value, tuple):
+        several = [_compile_node(child) for child in value]
+        return lambda arguments: tuple([single(arguments) for single in several])
+    assert isinstance(value, Expression)
+    return _compile_node(value)
+
+
+def _has_hole(node: Node) -> bool:
+    return isinstance(node, code.Hole) or any(map(_has_hole, node.children()))
