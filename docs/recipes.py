@@ -10,7 +10,7 @@ import textwrap
 from pathlib import Path
 
 from tritonsmith.author.book import FAMILIES
-from tritonsmith.author.operations import OPERATIONS
+from tritonsmith.author.compiler.operations import OPERATIONS
 from tritonsmith.author.recipe import RecipeFamily
 from tritonsmith.prompts.node_names import MODULES
 

@@ -10,9 +10,9 @@ from project import ROOT
 from tritonsmith.author.book import BOOK, match
 from tritonsmith.author.built_in import RecipeAuthor
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
+from tritonsmith.author.compiler.operations import OPERATIONS
 from tritonsmith.author.compiler.plan import RegionPlan
 from tritonsmith.author.families.chain.plan import ChainPlan
-from tritonsmith.author.operations import OPERATIONS
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import OpNode, Task, TaskFacts

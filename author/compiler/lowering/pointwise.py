@@ -11,7 +11,7 @@ from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Held, Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.author.operations import OPERATIONS, read_operation
+from tritonsmith.author.compiler.operations import OPERATIONS, read_operation
 from tritonsmith.author.types import CASTS, PLAIN, TYPES, WHOLE, join_types
 from tritonsmith.prompts.node_names import operation_name
 

@@ -7,10 +7,10 @@ from collections.abc import Callable
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.operations import OPERATIONS, expression
 from tritonsmith.author.constructor import made_for
 from tritonsmith.author.families.chain.sizes import Sizes, Source, find_sizes, write_index
 from tritonsmith.author.members import attribute, complete_members, parameter_lines
-from tritonsmith.author.operations import OPERATIONS, expression
 from tritonsmith.author.plan import KernelPlan, NoPlan, forward_arguments
 from tritonsmith.author.types import WORKED
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts

@@ -6,11 +6,11 @@ import math
 from dataclasses import replace
 
 from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.operations import OPERATIONS, expression
 from tritonsmith.author.families.chain.factors import Factor, flatten, read_equation
 from tritonsmith.author.families.chain.plan import ChainPlan, ChainReader
 from tritonsmith.author.families.chain.sizes import Source
 from tritonsmith.author.members import attribute, parameter_lines, parent_lines
-from tritonsmith.author.operations import OPERATIONS, expression
 from tritonsmith.author.plan import NoPlan
 from tritonsmith.author.types import IN_PARTS
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts

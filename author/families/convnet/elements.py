@@ -5,10 +5,10 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
+from tritonsmith.author.compiler.operations import expression
 from tritonsmith.author.families.convnet.plan import Pair, StepKind
 from tritonsmith.author.families.convnet.steps import ACTIVATE, ADD, POOL, Image, StepBuilder, list_references
 from tritonsmith.author.families.convnet.windows import POOLS, read_adaptive_pool, read_pool
-from tritonsmith.author.operations import expression
 from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.node_names import name_node, operation_name
 
