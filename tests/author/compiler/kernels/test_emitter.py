@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tritonsmith.author.compiler.ir.code import Assign, Call, Expression, For, Keyword, Name
 from tritonsmith.author.compiler.ir.indices import Guard, Index, variable
+from tritonsmith.author.compiler.ir.operators import A, B, Constant, Operator, Tree
 from tritonsmith.author.compiler.ir.parser import parse_expression
 from tritonsmith.author.compiler.ir.template import statements
 from tritonsmith.author.compiler.ir.values import Formula, Held, Joined, Tensor, TensorView
@@ -23,13 +24,13 @@ def _hold(*shape: int, name: str = "x", dtype: str = "float32") -> Held:
     return Held(shape=shape, dtype=dtype, name=name, source=name)
 
 
-def _compute(template: str, *inputs: Tensor, name: str = "") -> Formula:
-    return Formula(shape=inputs[0].shape if inputs else (), dtype="float32", template=template, inputs=inputs, name=name)
+def _compute(expression: Tree, *inputs: Tensor, name: str = "") -> Formula:
+    return Formula(shape=inputs[0].shape if inputs else (), dtype="float32", expression=expression, inputs=inputs, name=name)
 
 
 def test_an_element_is_read_once() -> None:
     emitter, x = _open(), _hold(8, 100)
-    total = emitter.read(_compute("{0} * {0} + {1}", x, x), (ROW, PLACE))
+    total = emitter.read(_compute(A * A + B, x, x), (ROW, PLACE))
     assert tuple(emitter.scopes[0].lines) == statements("x = tl.load(x_ptr + row * 100 + k)\nt = x * x + x")
     assert total == Name("t") and emitter.depends(total) == {"row", "k"}
 
@@ -37,7 +38,7 @@ def test_an_element_is_read_once() -> None:
 def test_what_a_loop_does_not_change_is_read_ahead_of_it() -> None:
     emitter = _open()
     emitter.open(frozenset(("k",)))
-    emitter.read(_compute("{0} * tl.exp({1})", _hold(8, 100), _hold(8, 1, name="scale")), (ROW, PLACE))
+    emitter.read(_compute(A * Operator.FAST_EXP(B), _hold(8, 100), _hold(8, 1, name="scale")), (ROW, PLACE))
     emitter.close(loop("k", 100))
     scale, head = emitter.scopes[0].lines
     assert (scale,) == statements("scale = tl.load(scale_ptr + row)")
@@ -61,7 +62,7 @@ def test_guards_are_masks_in_memory_and_choices_elsewhere() -> None:
 
     emitter = _open()
     emitter.read(view(_hold(90)), (PLACE,))
-    emitter.read(view(_compute("tl.exp({0})", _hold(90, name="y"))), (PLACE,))
+    emitter.read(view(_compute(Operator.FAST_EXP(A), _hold(90, name="y"))), (PLACE,))
     assert tuple(emitter.scopes[0].lines) == statements("""
 t = tl.load(x_ptr + k - 2, mask=(k - 2 >= 0) & (k - 2 < 90), other=float("-inf"))
 y = tl.load(y_ptr + k - 2, mask=(k - 2 >= 0) & (k - 2 < 90), other=0.0)
@@ -81,8 +82,8 @@ def test_parts_behind_each_other_are_chosen_by_place() -> None:
 def test_halves_are_read_in_fp32_and_numbers_get_methods() -> None:
     emitter = _open()
     emitter.read(_hold(100, dtype="float16"), (PLACE,))
-    two = Formula(shape=(), dtype="float32", template="2.0")
-    emitter.read(_compute("{0}.to(tl.int32) + {1}", two, two), ())
+    two = Formula(shape=(), dtype="float32", expression=Constant(2.0))
+    emitter.read(_compute(A.to("int32") + B, two, two), ())
     assert tuple(emitter.scopes[0].lines) == statements("""
 x = tl.load(x_ptr + k).to(tl.float32)
 t = tl.full((), 2.0, tl.float32).to(tl.int32) + 2.0

@@ -5,10 +5,12 @@ from __future__ import annotations
 import pytest
 
 from recipe_cases.regions import RegionCase
+from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.fusing.regions import RowRegion
 from tritonsmith.author.compiler.ir.code import Number
 from tritonsmith.author.compiler.ir.parser import parse_expression
 from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.template import statements
 from tritonsmith.author.compiler.kernels.kernel import Kernel
 from tritonsmith.author.compiler.module import module
 from tritonsmith.author.compiler.module.joining import SizedText, join_texts
@@ -23,7 +25,7 @@ from tritonsmith.evaluator.schema import Task
 def write(forward: str, inputs: str = "torch.randn(40, 30)", init: str = "") -> ModuleText:
     """The text of a forward's module."""
     task = Task(name="a_task", path="a_task.py", source=RegionCase("one", forward, inputs, init=init).source())
-    return read_regions(task, probe(task)[0]).write(PLAIN)
+    return read_regions(task, probe(task)[0], FIRST).write(PLAIN)
 
 
 def test_the_leading_axis_reaches_allocations_launches_and_views() -> None:
@@ -60,7 +62,7 @@ def test_a_branch_of_planning_on_the_axis_is_refused(monkeypatch: pytest.MonkeyP
     def write_by_size(region: RowRegion, name: str, settings: Settings) -> list[Kernel]:
         kernels = write_rows(region, name, settings)
         if region.space.rows > 1000:
-            kernels[0].lines.append("tl.debug_barrier()")
+            kernels[0].body = (*kernels[0].body, *statements("tl.debug_barrier()"))
         return kernels
 
     forward = "return torch.softmax(x*2, -1)"
