@@ -22,6 +22,7 @@ from tritonsmith.author.compiler.ir.code import (
     String,
 )  # fmt: skip
 from tritonsmith.author.compiler.ir.template import expression
+from tritonsmith.author.compiler.ir.tokens import split_arguments
 from tritonsmith.author.compiler.ir.values import Held, Tensor
 from tritonsmith.author.compiler.ir.walk import iterate, names_in, replace
 from tritonsmith.author.compiler.kernels.pieces import reads, stores
@@ -116,23 +117,6 @@ def wrap(head: str, parts: list[str], tail: str, indent: str) -> list[str]:
     return [*lines, current.rstrip(), f"{indent}{tail}"]
 
 
-def join_lines(lines: list[str]) -> list[str]:
-    """Statements on one line each, as they are before `wrap`."""
-    found: list[str] = []
-    for line in lines:
-        if line.startswith((" ", ")")):
-            found[-1] += line.strip() if found[-1].endswith("(") else f" {line.strip()}"
-        else:
-            found.append(line)
-    return [re.sub(r",? \)$", ")", line) for line in found]
-
-
-def wrap_launch(line: str) -> list[str]:
-    """A statement on several lines where it is a long launch."""
-    head, launch, arguments = line.partition("](")
-    return wrap(f"{head}](", arguments.removesuffix(")").split(", "), ")", "") if launch else [line]
-
-
 _ACCESS = re.compile(r"(\s*)(.*?tl\.(?:load|store)\()(.*?)(\)*)")
 
 
@@ -145,32 +129,6 @@ def fold(line: str) -> list[str]:
     while inner.count("(") > inner.count(")"):
         inner, tail = f"{inner})", tail[1:]
     return wrap(head, split_arguments(inner), tail, indent)
-
-
-def split_arguments(text: str) -> list[str]:
-    """The arguments of a call, one by one."""
-    parts, depth = [""], 0
-    for letter in text:
-        depth += (letter in "([{") - (letter in ")]}")
-        if letter == "," and not depth:
-            parts.append("")
-        else:
-            parts[-1] += letter
-    return [part.strip() for part in parts]
-
-
-def unfold(text: str) -> list[str]:
-    """The statements of a text on one line each."""
-    found: list[str] = []
-    depth = 0
-    for line in text.split("\n"):
-        code = line.partition("  # ")[0]
-        if depth:
-            found[-1] += line.strip() if found[-1].endswith(("(", "[")) else f" {line.strip()}"
-        else:
-            found.append(line)
-        depth += sum(map(code.count, "([")) - sum(map(code.count, ")]"))
-    return [re.sub(r",? \)", ")", line) for line in found]
 
 
 def share_quotients(lines: Iterable[Statement], place: str, first: str, block: int) -> list[Statement]:

@@ -6,8 +6,6 @@ from collections.abc import Sequence
 from functools import lru_cache
 
 from tritonsmith.author.compiler.ir.code import Function
-from tritonsmith.author.compiler.ir.parser import parse_statements
-from tritonsmith.author.compiler.ir.printer import print_statements
 from tritonsmith.author.compiler.ir.walk import canonical, names_in, rename
 
 
@@ -37,10 +35,3 @@ def _strip_names(function: Function, name: str) -> Function:
     constants = [one.name for one in function.parameters if one.annotation is not None]
     own = {known: f"kernel{known.removeprefix(name)}" for known in names_in(function) if known.startswith(f"{name}_")}
     return canonical(rename(function, own) if own else function, constants)
-
-
-@lru_cache(maxsize=4096)
-def normalize(text: str, name: str) -> str:
-    """What a text of functions does. It goes when the kernels of several sizes are records."""
-    functions = [one for one in parse_statements(text) if isinstance(one, Function)]
-    return print_statements(strip_names(functions, name))
