@@ -12,7 +12,7 @@ from tritonsmith.author.compiler.fusing.calls import choose_sides, fill
 from tritonsmith.author.compiler.fusing.operands import find_fresh, find_kept, has_rim, is_short
 from tritonsmith.author.compiler.fusing.regions import ProductRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
-from tritonsmith.author.compiler.ir.code import Assign, Expression, Group, Name
+from tritonsmith.author.compiler.ir.code import Assign, Expression, Group, Name, Tuple
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index
 from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.author.compiler.ir.template import expression
@@ -377,7 +377,7 @@ class TileEmitter(Emitter):
             lines.pop()
             node = last.value
         if not set(spans) <= names:
-            node = expression("tl.broadcast_to({x}, ({*shape}))", x=node, shape=[as_expression(size) for size in shape])
+            node = expression("tl.broadcast_to({x}, {shape})", x=node, shape=Tuple(tuple(as_expression(size) for size in shape)))
         along = next(one for one in spans if one in (ACROSS, DOWN))
         if ragged and (computed or along not in names):
             node = expression("tl.where({along} < {depth}, {x}, 0.0)", along=along, depth=depth, x=node)
