@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 
 
 def text_sha(text: str) -> str:
@@ -25,7 +25,3 @@ class KernelText:
     def of(cls, text: str) -> KernelText:
         """The record of a text whose address is not known yet."""
         return cls(text, text_sha(text))
-
-    def as_message(self) -> dict[str, str]:
-        """The object that stands for this record in a request; `KernelText(**message)` is the inverse."""
-        return asdict(self)

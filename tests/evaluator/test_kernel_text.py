@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from pydantic import TypeAdapter
 
 from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
@@ -131,5 +132,6 @@ def test_a_verdict_hashes_and_writes_the_text_once(task: Task, hashed: list[byte
 
 def test_a_text_is_the_same_after_a_pipe() -> None:
     kernel = KernelText.of('x = "\u00e9\\n"\r\n')
-    assert KernelText(**json.loads(json.dumps(kernel.as_message()))) == kernel
+    wire = TypeAdapter(KernelText)  # as a request to a process carries it
+    assert wire.validate_json(wire.dump_json(kernel)) == kernel
     assert kernel.sha == text_sha(kernel.text)

@@ -253,11 +253,6 @@ class Operator(Enum):
         """Whether it never falls where an argument rises."""
         return self.value.rising
 
-    @property
-    def needs_libdevice(self) -> bool:
-        """Whether it is a function of CUDA's device library."""
-        return self.value.template.startswith("libdevice.")
-
 
 def _to_tree(number: Number) -> Tree:
     """A number that a lowering writes out: a negative one is the negation of another."""

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, SupportsIndex
 
-from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Name, Number, SymbolicInt, Unary, number
+from tritonsmith.author.compiler.ir.code import Binary, Expression, Name, Number, SymbolicInt, Unary, number
 from tritonsmith.author.compiler.ir.printer import print_expression
 
 _Product = tuple[Expression, ...]
@@ -15,7 +15,6 @@ _Sum = dict[_Product, int]
 Arithmetic = Callable[[int, int], int]
 _CALCULATE: dict[str, Arithmetic] = {
     "+": operator.add, "-": operator.sub, "*": operator.mul, "//": operator.floordiv, "%": operator.mod, "**": operator.pow,
-    "min": min, "max": max,
 }  # fmt: skip
 
 
@@ -24,7 +23,7 @@ class Size(SymbolicInt):
 
     It is compared and hashed as the plain int, and printed as its expression: text that depends on a symbol says so.
     Arithmetic with ints gives Sizes; `sum` and `math.prod` keep them. What is no arithmetic of whole numbers (`/`, bits,
-    `float`, `int`) gives plain numbers. Take `smallest` and `largest` for `min` and `max`, which give one of their arguments.
+    `float`, `int`) gives plain numbers. `min` and `max` give one of their arguments, and `abs` a Size or its negation.
     """
 
     _expression: Expression | None
@@ -110,7 +109,7 @@ class Size(SymbolicInt):
         return self
 
     def __abs__(self) -> int:
-        return largest(self, -self)
+        return self if self >= 0 else -self
 
     def __index__(self) -> int:
         return int(self)
@@ -130,55 +129,6 @@ def symbol(name: str, value: int) -> Size:
     return Size(value, Name(name))
 
 
-def expression_of(value: int) -> Expression | None:
-    """The expression of symbols that a number came from; None for a plain int."""
-    return value.expression if isinstance(value, Size) else None
-
-
-def smallest(*values: int) -> int:
-    """The least of the values, as a Size where one of them is one."""
-    return _fold("min", values)
-
-
-def largest(*values: int) -> int:
-    """The greatest of the values, as a Size where one of them is one."""
-    return _fold("max", values)
-
-
-def _fold(word: str, values: tuple[int, ...]) -> int:
-    result, *rest = values
-    for value in rest:
-        result = _apply(word, result, value)
-    return result
-
-
-def evaluate(expression: Expression, values: Mapping[str, int]) -> int:
-    """What an expression of whole numbers is for values of its symbols; a Size where those are Sizes.
-
-    Raises KeyError for a symbol without a value, ValueError for what is no arithmetic of whole numbers.
-    """
-    match expression:
-        case Name(name=name):
-            return values[name]
-        case Number(value=int() as value):
-            return value
-        case Unary(operator="-", operand=operand):
-            return -evaluate(operand, values)
-        case Binary(left=left, operator=word, right=right) if word in _CALCULATE:
-            return _CALCULATE[word](evaluate(left, values), evaluate(right, values))
-        case Call(function=Name(name="min" | "max" as word), arguments=arguments):
-            return _fold(word, tuple(evaluate(argument, values) for argument in arguments))
-    raise ValueError(f"no arithmetic of whole numbers: {expression!r}")
-
-
-def rewrite(size: int, values: Mapping[str, int]) -> int:
-    """A number for other values of its symbols, which may be Sizes. Raises KeyError for a symbol without a value.
-
-    `rewrite(symbol("N", 8) * 2, {"N": 10})` is 20. A symbol that shall stay is given as itself.
-    """
-    return evaluate(size.expression, values) if isinstance(size, Size) else size
-
-
 # Arithmetic on sums: coefficients of products, which are sorted tuples of factors
 
 
@@ -195,10 +145,8 @@ def _apply(word: str, left: int, right: int) -> int:
             total = _multiply(ours, theirs)
         case "//" | "%":
             total = _divide(word, left, right)
-        case "**":
-            total = _raise(ours, left, right)
         case _:
-            total = _pick(word, left, right)
+            total = _raise(ours, left, right)
     return _to_size(value, total)
 
 
@@ -289,12 +237,6 @@ def _take_out(product: _Product, factor: int, by: _Product, number: int) -> tupl
             return None
         left.remove(atom)
     return (tuple(left), factor // number) if factor % number == 0 else None
-
-
-def _pick(word: str, left: int, right: int) -> _Sum:
-    if (ours := _to_sum(left)) == _to_sum(right):
-        return ours
-    return {(Call(Name(word), (number(left), number(right))),): 1}
 
 
 def _to_size(value: int, total: _Sum) -> int:

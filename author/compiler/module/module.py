@@ -55,11 +55,6 @@ _DEVICE = 'next((one.device for one in (*self.parameters(), *self.buffers())), t
 """Expression of where a forward that is given no tensor computes: where its tensors lie, or else where its kernels run."""
 
 
-def write_regions(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleText:
-    """The text of all regions."""
-    return write_code(regions, forward, settings, taken).as_text()
-
-
 def write_code(regions: Sequence[WorkRegion], forward: Forward, settings: Settings, taken: set[str]) -> ModuleCode:
     """The code of all regions."""
     return ModuleWriter(regions, forward, settings, taken).write()

@@ -14,7 +14,6 @@ from tritonsmith.author.compiler.ir.values import (
     AnchorResult,
     Formula,
     Held,
-    LibraryCall,
     MatrixProduct,
     Tensor,
     TensorView,
@@ -368,18 +367,6 @@ def _is_product(value: Any, node: str) -> bool:
     while isinstance(value, TensorView | Formula) and value.operands:
         value = value.operands[0]
     return isinstance(value, AnchorResult) and isinstance(value.anchor, MatrixProduct) and value.anchor.node == node
-
-
-def list_calls(results: Any) -> list[LibraryCall]:
-    """PyTorch calls that results are made of, each once."""
-    seen: dict[int, Tensor] = {}
-    todo = list(list_values(results))
-    while todo:
-        value = todo.pop()
-        if id(value) not in seen:
-            seen[id(value)] = value
-            todo += value.operands
-    return [value for value in seen.values() if isinstance(value, LibraryCall)]
 
 
 def list_values(results: Any) -> list[Tensor]:

@@ -47,14 +47,6 @@ class Call:
     """It is a statement of its own: nobody uses what it gives back."""
 
 
-def find_host_calls(index: KernelSource) -> list[Call]:
-    """Calls that ModelNew's forward can reach, through functions, classes and objects of the file.
-
-    A file without ModelNew is searched from each of its functions and classes.
-    """
-    return HostCalls(index).calls
-
-
 class HostCalls:
     """Follows the host code of a file.
 
