@@ -29,10 +29,12 @@ def read_digests(path: Path) -> dict[str, str]:
     """The digest of each task's text, by the task's name. Raises UsageError for a file that cannot be read."""
     try:
         kept = json.loads(path.read_text(encoding="utf-8"))
-    except (OSError, ValueError) as error:
-        raise UsageError(f"{path} has no digests ({error}); write it with --write") from None
+    except OSError as error:
+        raise UsageError(f"--digests {path}: cannot be read ({error.strerror}); write it with --write") from None
+    except ValueError:
+        kept = None
     if not isinstance(kept, dict):
-        raise UsageError(f"{path} has no digests by name; write it with --write")
+        raise UsageError(f"--digests {path}: holds no digests by name; write it with --write")
     return {str(name): str(digest) for name, digest in kept.items()}
 
 
@@ -69,20 +71,28 @@ def _work(options: argparse.Namespace) -> int:
     kept = {} if options.write and not options.digests.exists() else read_digests(options.digests)
     plans = plan_tasks(tasks, CARDS[_CARD], "full", None, lambda plan: None)
     if options.texts:
-        options.texts.mkdir(parents=True, exist_ok=True)
         for plan in plans:
-            (options.texts / f"{plan.name.replace('/', '_')}.py").write_text(plan.text or f"# {plan.reason}\n", encoding="utf-8")
+            _write(options.texts / f"{plan.name.replace('/', '_')}.py", plan.text or f"# {plan.reason}\n", "--texts")
     made = {plan.name: digest_plan(plan) for plan in plans}
     different, new = compare(kept, made)
     for name in different[:_SHOWN]:
         print_line(f"{name}: another text than was kept")
     same = len(made) - len(different) - len(new)
     print_line(f"{len(made)} texts: {same} as kept, {len(different)} different, {len(new)} not kept before")
+    print_line(f"planned and written in {sum(plan.seconds for plan in plans):.1f} seconds of a processor")
     if options.write:
         text = json.dumps(dict(sorted({**kept, **made}.items())), indent=0)
-        options.digests.write_text(f"{text}\n", encoding="utf-8")
+        _write(options.digests, f"{text}\n", "--digests")
         return 0
     return 1 if different or new else 0
+
+
+def _write(path: Path, text: str, option: str) -> None:
+    try:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
+    except OSError as error:
+        raise UsageError(f"{option} {path}: cannot be written ({error.strerror}); name a file or folder that can") from None
 
 
 if __name__ == "__main__":

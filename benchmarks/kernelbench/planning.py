@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import time
 from collections.abc import Callable, Iterable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
@@ -33,6 +34,8 @@ class AuthorPlan(Record):
     reason: str = ""
     """Why no recipe can write it."""
     text: str = ""
+    seconds: float = 0.0
+    """Of a processor, to read, plan and write it; the trace is not counted."""
     exact: str = ""
     """The kernel with more exact products, for one that is refused as inaccurate; empty where the recipe has none."""
 
@@ -58,6 +61,7 @@ def plan_task(name: str, path: Path, hardware: Hardware, size: str = "full") -> 
         task = settle_task(task, facts)
     except (TaskError, InfrastructureError) as error:
         return plan.model_copy(update={"reason": " ".join(str(error).split())[:_MESSAGE_CHARACTERS]})
+    begun = time.thread_time()
     found = match(task, facts, hardware)
     if found is None:
         return plan.model_copy(update={"reason": f"no recipe for {explain_refusal(task, facts, hardware)}"[:_MESSAGE_CHARACTERS]})
@@ -65,8 +69,9 @@ def plan_task(name: str, path: Path, hardware: Hardware, size: str = "full") -> 
     settings = recipe.defaults(found.plan, hardware, task.precision)
     assert settings is not None, "match() keeps only recipes that have settings"
     sharper = recipe.sharpen(settings)
+    text, seconds = recipe.render(found.plan, settings), time.thread_time() - begun
     exact = recipe.render(found.plan, sharper) if sharper and recipe.fits(found.plan, sharper, hardware) else ""
-    written = {"recipe": recipe.name, "exact": exact, "calls": found.plan.calls, "text": recipe.render(found.plan, settings)}
+    written = {"recipe": recipe.name, "exact": exact, "calls": found.plan.calls, "text": text, "seconds": seconds}
     return plan.model_copy(update=written)
 
 
