@@ -233,7 +233,7 @@ def test_the_task_of_the_readme_gets_a_kernel(desk: Path) -> None:
     """Judged at its other sizes too; the demo's test shows the built-in author in `make test`."""
     done = call(desk, "optimize", "mine.py", *HERE, "--policy", "best-of-n", "--seeds", "1", "--out", "runs/mine")
     assert done.returncode == 0, done.stdout + done.stderr
-    assert re.match(r"(NOT )?FASTER", done.stdout.strip()) and "confirmed" in done.stdout
+    assert done.stdout.startswith("right; its speed is not known here") and "confirmed" in done.stdout
     best = (desk / "runs" / "mine" / "best.py").read_text()
     assert "class ModelNew" in best and "tritonsmith" not in "".join(re.findall("^(?:import|from) .*$", best, re.MULTILINE))
     assert (desk / "runs" / "mine" / "report.html").is_file()
