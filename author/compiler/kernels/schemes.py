@@ -7,7 +7,9 @@ from __future__ import annotations
 
 from tritonsmith.author.compiler.ir.code import Expression, Statement
 from tritonsmith.author.compiler.ir.template import expression, statements
+from tritonsmith.author.compiler.ir.values import TYPE_NAMES
 from tritonsmith.author.compiler.kernels.pieces import options
+from tritonsmith.author.types import PART
 
 SPLIT = ("fp16x3", "fp16")
 """Schemes that make fp16 parts of fp32 values."""
@@ -67,7 +69,7 @@ def accumulate(
         if not done and scheme == "fp16x3":
             parts += statements("{high}, {low} = split_value({v})", high=high, low=low, v=name)
         elif not done:
-            parts += statements("{high} = {v}.to(tl.float16)", high=high, v=name)
+            parts += statements("{high} = {v}.to({part})", high=high, v=name, part=TYPE_NAMES[PART])
     if scheme == "fp16":
         return (*parts, *statements("total = tl.dot({a_high}, {b_high}, total)", a_high=f"{a}_high", b_high=f"{b}_high"))
     template = _SHORT if carried and short else _CARRIED if carried else _IN_PARTS
