@@ -17,7 +17,7 @@ from tritonsmith.author.compiler.ir.code import (
     Statement,
     Word,
     number,
-)
+)  # fmt: skip
 from tritonsmith.author.compiler.ir.precedence import tidy
 from tritonsmith.author.compiler.ir.template import expression
 
