@@ -43,6 +43,19 @@ _SHARED_HEADS = 8
 """Heads from which it pays to look first which keys a mask shows."""
 _BEGIN, _CLEAR, _LAST = number(0), Name("clear"), Name("last")
 """Where keys begin; those from where on not all queries of a block see all; the end of those that one sees."""
+_FIND_SPAN = """
+    seen = ({hidden} == 0) & (m < {queries}) & valid
+    last = tl.maximum(last, tl.max(tl.max(tl.where(seen, n + 1, 0), 1), 0))
+    first = tl.where(last > 0, tl.minimum(first, start), first)
+    all_seen = tl.min(tl.min((seen | (m >= {queries})).to(tl.int32), 1), 0)
+    clear = tl.where((all_seen == 0) & (first <= start), tl.minimum(clear, start), clear)
+"""
+_UPDATE = """
+    weights = tl.exp2({power})
+    alpha = tl.exp2({alpha})
+    total = total * alpha + tl.sum(weights, 1, keep_dims=True)
+    most = higher
+"""
 
 
 def write_attention(region: AttentionRegion, name: str, settings: Settings) -> list[Kernel]:
@@ -83,15 +96,6 @@ def write_spans(region: AttentionRegion, name: str, blocks: Blocks, spans: Buffe
         arguments=arguments.list(), sizes=[], constants=[("BLOCK_M", blocks.queries), ("BLOCK_N", blocks.keys)],
         body=[*body, *emitter.scopes[0].lines], grid=expression("({programs},)", programs=spans.shape[0]), stores=[spans], warps=4,
     )  # fmt: skip
-
-
-_FIND_SPAN = """
-    seen = ({hidden} == 0) & (m < {queries}) & valid
-    last = tl.maximum(last, tl.max(tl.max(tl.where(seen, n + 1, 0), 1), 0))
-    first = tl.where(last > 0, tl.minimum(first, start), first)
-    all_seen = tl.min(tl.min((seen | (m >= {queries})).to(tl.int32), 1), 0)
-    clear = tl.where((all_seen == 0) & (first <= start), tl.minimum(clear, start), clear)
-"""
 
 
 def _bound_queries(queries: int, blocks: Blocks) -> tuple[Statement, ...]:
@@ -272,11 +276,3 @@ class AttentionWriter:
             column = variable(f"{COLUMN}{place}", one.columns)
             result = expression("{result} / total" if one.softmax else "{result}", result=f"result{place}")
             emitter.store(one, ravel(one.place(row, column), one.shape), result, frozenset((QUERY, f"{COLUMN}{place}")))
-
-
-_UPDATE = """
-    weights = tl.exp2({power})
-    alpha = tl.exp2({alpha})
-    total = total * alpha + tl.sum(weights, 1, keep_dims=True)
-    most = higher
-"""

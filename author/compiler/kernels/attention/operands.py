@@ -21,7 +21,7 @@ DOWN = "n_down"
 """Keys as rows, where `n` has them as columns."""
 SPAN = ("first", "clear", "last")
 """What is known of a block of queries ahead: where a block of keys begins that one of them sees, from where on
-not all of them see all keys, and the key behind the last one."""
+not all of them see all keys, and the key behind the last attention."""
 WORDS = {LEAD, QUERY, KEY, DOWN, *SPAN, "program", "block", "part", "scores", "most", "higher", "base", "total", "weights",
          "alpha", "valid_down", "weights_high", "weights_low", "weights_back", "feature", "seen", "all_seen",
          "split_lines", "split_alike", "start"}  # fmt: skip
@@ -36,12 +36,13 @@ _MOST_KEYS = 128
 
 def make_emitter(region: AttentionRegion, arguments: Arguments, blocks: Blocks) -> Emitter:
     """What computes elements at the places that a program has."""
-    one, ragged_keys = region.attention, region.attention.keys % blocks.keys
+    attention = region.attention
+    ragged_keys = attention.keys % blocks.keys
     bounds: dict[str, Expression | None] = {
-        QUERY: INSIDE if one.queries % blocks.queries else None,
+        QUERY: INSIDE if attention.queries % blocks.queries else None,
         KEY: VALID if ragged_keys else None, DOWN: VALID_DOWN if ragged_keys else None,
     }  # fmt: skip
-    for letter, pieces, size in ((FEATURE, blocks.features, one.features), (COLUMN, blocks.columns, one.columns)):
+    for letter, pieces, size in ((FEATURE, blocks.features, attention.features), (COLUMN, blocks.columns, attention.columns)):
         for place, (start, places) in enumerate(pieces):
             ragged = size % places if size > KEPT else start + places > size
             for down in ("", "_down"):
@@ -75,8 +76,8 @@ def write_piece(
 def load_operand(region: AttentionRegion, emitter: Emitter, value: Tensor, row: str, column: str) -> Expression:
     """An operand's block at these rows and columns, in fp32 or in its own type of 16 bits."""
 
-    def is_read(one: Tensor) -> bool:
-        return id(one) in region.reads
+    def is_read(tensor: Tensor) -> bool:
+        return id(tensor) in region.reads
 
     rows, columns = value.shape[-2:]
     at = region.attention.find(value, variable(row, rows), variable(column, columns))
@@ -161,54 +162,54 @@ class HeadParts:
         return [*self.keys, *self.values]
 
 
-def plan_parts(one: Attention, blocks: Blocks, settings: Settings) -> HeadParts | None:
+def plan_parts(attention: Attention, blocks: Blocks, settings: Settings) -> HeadParts | None:
     """The parts that are made ahead; None where programs split keys and values themselves."""
-    if not splits_ahead(one, blocks, settings):
+    if not splits_ahead(attention, blocks, settings):
         return None
-    number_of_blocks = -(-one.keys // blocks.keys)
-    keys = number_of_blocks * blocks.keys
+    count = -(-attention.keys // blocks.keys)
+    keys = count * blocks.keys
 
     def plan(letter: str, pieces: tuple[tuple[int, int], ...]) -> list[SplitPiece]:
         return [
             SplitPiece(
-                Buffer(shape=(one.heads, 2, keys, places), dtype=PART, name=f"{letter}{place}_parts"),
+                Buffer(shape=(attention.heads, 2, keys, places), dtype=PART, name=f"{letter}{place}_parts"),
                 Buffer(
-                    shape=(one.heads, keys) if letter == "k" else (one.heads, number_of_blocks, places),
+                    shape=(attention.heads, keys) if letter == "k" else (attention.heads, count, places),
                     dtype="float32", name=f"{letter}{place}_factors",
                 ), start,
             )
             for place, (start, places) in enumerate(pieces)
         ]  # fmt: skip
 
-    return HeadParts(plan("k", blocks.features), plan("v", blocks.columns), number_of_blocks)
+    return HeadParts(plan("k", blocks.features), plan("v", blocks.columns), count)
 
 
-def count_parts(one: Attention) -> int:
+def count_parts(attention: Attention) -> int:
     """Elements of the largest tensor of parts, whatever the settings; 0 where operands are not of fp32."""
-    if not {one.query.dtype, one.value.dtype} & {*IN_PARTS}:
+    if not {attention.query.dtype, attention.value.dtype} & {*IN_PARTS}:
         return 0
-    widest = max(places for size in (one.features, one.columns) for _, places in split_axis(min(size, KEPT), SAFE))
-    return 2 * one.heads * -(-one.keys // _MOST_KEYS) * _MOST_KEYS * widest
+    widest = max(places for size in (attention.features, attention.columns) for _, places in split_axis(min(size, KEPT), SAFE))
+    return 2 * attention.heads * -(-attention.keys // _MOST_KEYS) * _MOST_KEYS * widest
 
 
 def write_head_parts(region: AttentionRegion, name: str, blocks: Blocks, parts: HeadParts, wide: bool) -> Kernel:
     """One program for each block of keys of a head splits these keys and their values."""
-    one = region.attention
+    attention = region.attention
     arguments = Arguments()
     ends = ("", "_valid", "_high", "_low", "_back")
     arguments.used |= WORDS | {f"{letter}{place}{end}" for letter in "kvdc" for place in (0, 1) for end in ends}
     emitter = make_emitter(region, arguments, blocks)
     body = [statement("program = tl.program_id(0)")]
-    if one.heads > 1:
+    if attention.heads > 1:
         body.append(assign(LEAD, widen(expression("(program // {blocks})", blocks=parts.blocks), wide)))
         body.append(statement("block = program % {blocks}", blocks=parts.blocks))
     else:
         body.append(statement("block = program"))
     keys = widen(expression("(block * BLOCK_N + tl.arange(0, BLOCK_N))"), wide)
     body.append(statement("n_down = {keys}[:, None]", keys=keys))
-    body += statements("valid_down = n_down < {keys}", keys=one.keys) if one.keys % blocks.keys else ()
+    body += statements("valid_down = n_down < {keys}", keys=attention.keys) if attention.keys % blocks.keys else ()
     for letter, axis, tensor, pieces, size in (
-        ("k", FEATURE, one.key, parts.keys, one.features), ("v", COLUMN, one.value, parts.values, one.columns),
+        ("k", FEATURE, attention.key, parts.keys, attention.features), ("v", COLUMN, attention.value, parts.values, attention.columns),
     ):  # fmt: skip
         for place, piece in enumerate(pieces):
             body += write_piece(f"{axis}{place}", piece.start, piece.places, size, None, wide, down=False)
@@ -217,7 +218,7 @@ def write_head_parts(region: AttentionRegion, name: str, blocks: Blocks, parts: 
     return Kernel(
         name=name, does="fp16 parts of keys and values: each key times a power of two, and each column of a block of values.",
         arguments=arguments.list(), sizes=[], constants=[("BLOCK_N", blocks.keys)],
-        body=[*body, *emitter.scopes[0].lines], grid=expression("({programs},)", programs=parts.blocks * one.heads),
+        body=[*body, *emitter.scopes[0].lines], grid=expression("({programs},)", programs=parts.blocks * attention.heads),
         stores=[buffer for piece in parts.pieces for buffer in (piece.parts, piece.factors)], warps=4,
     )  # fmt: skip
 

@@ -18,6 +18,7 @@ from tritonsmith.author.compiler.kernels.attention.operands import (
 )
 from tritonsmith.author.compiler.kernels.emitter import Emitter
 from tritonsmith.author.compiler.kernels.pieces import add, assign, loop, options
+from tritonsmith.author.compiler.kernels.schemes import multiply_alike
 from tritonsmith.author.recipe import Settings
 
 
@@ -128,11 +129,3 @@ def _multiply(
         return product
     rest = options(input_precision=scheme) if scheme != DIRECT else () if total is None else (total,)
     return expression("tl.dot({left}, {block}, {*rest})", left=left, block=block, rest=rest)
-
-
-def multiply_alike(a: str, b: str) -> Expression:
-    """The sum of the three products of parts that have one scale, the small ones first."""
-    return expression(
-        "tl.dot({a_high}, {b_high}, tl.dot({a_low}, {b_high}, tl.dot({a_high}, {b_low})))",
-        a_high=f"{a}_high", a_low=f"{a}_low", b_high=f"{b}_high", b_low=f"{b}_low",
-    )  # fmt: skip
