@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tritonsmith.author.compiler.ir.code import (
     Binary,
@@ -24,7 +23,6 @@ from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.values import Held, Tensor
 from tritonsmith.author.compiler.ir.walk import iterate, names_in, replace
 from tritonsmith.author.compiler.kernels.pieces import reads, stores
-from tritonsmith.author.compiler.kernels.texts import as_expression, read_lines
 
 _JIT, _CALLED = Decorator(expression("triton.jit")), Decorator(expression("triton.jit(noinline=True)"))
 _CONSTANT = expression("tl.constexpr")
@@ -56,12 +54,6 @@ class Kernel:
     """A function that it calls."""
     parts: KeptParts | None = None
     """A parameter that is split ahead of it."""
-
-    @classmethod
-    def from_text(cls, *, lines: Iterable[str], grid: str, sizes: Iterable[tuple[str, str]] = (), **others: Any) -> Kernel:
-        """A kernel whose writer makes text: the border to products and attention, which goes when they make records."""
-        given = [(name, as_expression(size)) for name, size in sizes]
-        return cls(body=read_lines("\n".join(lines)), grid=as_expression(grid), sizes=given, **others)
 
     def function(self, does: str = "") -> Function:
         """The record of its function. `does`: what its docstring says where the kernel has none."""

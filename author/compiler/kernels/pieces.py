@@ -81,6 +81,11 @@ def times(value: Expression, factor: int) -> Expression:
     return tidy(Binary(value, "*", number(factor)))
 
 
+def divide(value: Expression, by: int) -> Expression:
+    """`value // by`."""
+    return tidy(Binary(value, "//", number(by)))
+
+
 def widen(value: Expression, wide: bool) -> Expression:
     """A place, in 64 bits where it must be."""
     return expression("{value}.to(tl.int64)", value=value) if wide else value

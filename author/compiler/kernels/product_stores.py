@@ -16,15 +16,14 @@ from tritonsmith.author.compiler.fusing.space import (
     TileSpace,
     Walk,
 )
-from tritonsmith.author.compiler.ir.code import Assign, Binary, Expression, Name, Statement, Tuple, number
+from tritonsmith.author.compiler.ir.code import Assign, Expression, Name, Statement, Tuple, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel
-from tritonsmith.author.compiler.ir.precedence import tidy
 from tritonsmith.author.compiler.ir.template import expression, statement
 from tritonsmith.author.compiler.ir.values import Reduction, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.anchors import HELPER, Terms, fill_line, find_kind, find_neutral
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope, locate_store
 from tritonsmith.author.compiler.kernels.kernel import Buffer
-from tritonsmith.author.compiler.kernels.pieces import assign, choose, join_tests, store, times
+from tritonsmith.author.compiler.kernels.pieces import assign, choose, divide, join_tests, store, times
 from tritonsmith.author.compiler.kernels.product_tiles import BLOCK_M, BLOCK_N, OUTER, TileEmitter, TileGrid, unfold_sums, write_places
 
 _NAMES = {"max": "most", "min": "least", "sum": "part"}
@@ -72,7 +71,7 @@ class StoreWriter:
         for value in self.region.stores:
             space, at = self._locate(value)
             by_size.setdefault(space.anchor.tile if isinstance(space, TileSpace) else 0, []).append((value, space, at))
-        shape = Tuple((_divide(BLOCK_M, folded), times(BLOCK_N, folded))) if folded > 1 else _TILE
+        shape = Tuple((divide(BLOCK_M, folded), times(BLOCK_N, folded))) if folded > 1 else _TILE
         for value, space, at in by_size.pop(0, []):
             self._store(self.emitter, value, space, at, shape)
         for anchor in sorted(self.region.tiled, key=lambda one: one.tile):
@@ -83,9 +82,9 @@ class StoreWriter:
             emitter = self._open(size=size)
             emitter.outcomes |= self.found
             emitter.names |= dict.fromkeys(self.found.values(), frozenset((LINE, COLUMN)))
-            emitter.line(write_places(self.grid, self.big, BLOCK_M, _divide(BLOCK_N, size))[1])
+            emitter.line(write_places(self.grid, self.big, BLOCK_M, divide(BLOCK_N, size))[1])
             for value, space, at in stores:
-                self._store(emitter, value, space, at, Tuple((BLOCK_M, _divide(BLOCK_N, size))))
+                self._store(emitter, value, space, at, Tuple((BLOCK_M, divide(BLOCK_N, size))))
             lines += emitter.scopes[-1].lines
         return lines
 
@@ -142,7 +141,7 @@ class StoreWriter:
         space, place = self._locate(anchor.source)
         kind, size = find_kind(anchor.kind, anchor.source.dtype), anchor.group
         title = self._choose_title(anchor)
-        shape = Tuple((BLOCK_M, _divide(BLOCK_N, size), number(size)))
+        shape = Tuple((BLOCK_M, divide(BLOCK_N, size), number(size)))
         terms = Terms(title, number(size), _reshape(self.emitter.read(anchor.source, place, space.guards), shape), axis=2, keep=True)
         for line in kind.whole:
             if line is HELPER:
@@ -178,7 +177,7 @@ class StoreWriter:
         """A number for each few neighbours of a row; all of a tile need no other shape, which would move them between threads."""
         if size == self.grid.tile.columns:
             return expression("tl.{kind}({x}, 1, keep_dims=True)", kind=kind, x=value)
-        shape = Tuple((rows, _divide(BLOCK_N, size), number(size)))
+        shape = Tuple((rows, divide(BLOCK_N, size), number(size)))
         return expression("tl.{kind}({x}, 2)", kind=kind, x=_reshape(value, shape))
 
     def _take_in_strips(self, kind: str, value: Expression) -> Expression:
@@ -186,12 +185,12 @@ class StoreWriter:
         order = self.region.product.order
         assert order is not None
         whole, high = order.area * order.strip == self.grid.tile.columns, order.window[:-1]
-        blocks = [] if whole else [_divide(BLOCK_N, order.area * order.strip)]
+        blocks = [] if whole else [divide(BLOCK_N, order.area * order.strip)]
         axis = 1 + len(blocks)
         taken = _reshape(value, Tuple((BLOCK_M, *blocks, *map(number, (*high, order.strip, order.window[-1])))))
         for along in (*(axis for _ in high), axis + 1):
             taken = expression("tl.{kind}({x}, {along})", kind=kind, x=taken, along=along)
-        return taken if whole else _reshape(taken, Tuple((BLOCK_M, _divide(BLOCK_N, order.area))))
+        return taken if whole else _reshape(taken, Tuple((BLOCK_M, divide(BLOCK_N, order.area))))
 
     def _find_moments(self, anchor: Reduction, value: Expression, inside: Expression | None) -> None:
         """Sum, squares about the mean, and the number of values of each block."""
@@ -209,7 +208,7 @@ class StoreWriter:
         emitter.line(replace(assign(total, taken), comment="# of each block of columns"))
         mean = expression("{total} / {terms}", total=total, terms=terms)
         if size != self.grid.tile.columns:
-            shape = Tuple((BLOCK_M, _divide(BLOCK_N, size), number(size)))
+            shape = Tuple((BLOCK_M, divide(BLOCK_N, size), number(size)))
             emitter.line(statement("apart = tl.broadcast_to({mean}[:, :, None], {shape})", mean=mean, shape=shape))
             mean = _reshape(Name("apart"), _TILE)
         emitter.line(statement("apart = {x} - {mean}", x=value, mean=mean))
@@ -217,10 +216,6 @@ class StoreWriter:
 
 
 _TILE = Tuple((BLOCK_M, BLOCK_N))
-
-
-def _divide(size: Expression, by: int) -> Expression:
-    return tidy(Binary(size, "//", number(by)))
 
 
 def _reshape(value: Expression, shape: Expression) -> Expression:

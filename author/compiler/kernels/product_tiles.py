@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.calls import choose_sides, fill
@@ -13,11 +14,12 @@ from tritonsmith.author.compiler.fusing.regions import ProductRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
 from tritonsmith.author.compiler.ir.code import Assign, Binary, Expression, Group, Name, Number, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index
+from tritonsmith.author.compiler.ir.precedence import tidy
 from tritonsmith.author.compiler.ir.printer import print_expression
-from tritonsmith.author.compiler.ir.template import expression, statements
+from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Formula, MatrixProduct, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.emitter import Emitter, Found
-from tritonsmith.author.compiler.kernels.pieces import add, assign, join_tests, reads, times, widen
+from tritonsmith.author.compiler.kernels.pieces import add, assign, divide, join_tests, reads, times, widen
 from tritonsmith.author.compiler.kernels.schemes import SPLIT
 from tritonsmith.author.recipe import Settings
 from tritonsmith.author.types import IN_PARTS
@@ -228,8 +230,7 @@ class TileGrid:
         if self.free in bounds:
             fewer, more = (folded, 1) if self.free == LINE else (together, folded)
             size = Name(SIZES[self.free])
-            shared = expression("{size} // {fewer}", size=size, fewer=fewer) if fewer > 1 else times(size, more) if more > 1 else size
-            bounds[self.free] = is_below(self.free, shared)
+            bounds[self.free] = is_below(self.free, divide(size, fewer) if fewer > 1 else times(size, more) if more > 1 else size)
         return bounds
 
     @property
@@ -251,7 +252,6 @@ SIZES = {BATCH: "batches", LINE: "rows", COLUMN: "columns"}
 """By variable: the argument for its size."""
 BLOCK_M, BLOCK_N = Name("BLOCK_M"), Name("BLOCK_N")
 """Rows and columns of a tile, as kernels know them."""
-_AS_ROWS, _AS_COLUMNS = "{places}[:, None]", "{places}[None, :]"
 
 
 def is_below(name: str, size: Expression | int) -> Expression:
@@ -262,29 +262,31 @@ def is_below(name: str, size: Expression | int) -> Expression:
 def write_head(grid: TileGrid, big: bool) -> list[Statement]:
     """Which tile a program has: GROUP tiles above each other are done one after the other."""
     product, above, beside = grid.product, grid.above, grid.beside
-    body = list(statements("pid = tl.program_id(0)"))
-    body += statements("above = tl.cdiv({rows}, BLOCK_M)", rows=SIZES[LINE]) if grid.free == LINE else ()
-    body += statements("beside = tl.cdiv({columns}, BLOCK_N)", columns=SIZES[COLUMN]) if grid.free == COLUMN else ()
+    body = [statement("pid = tl.program_id(0)")]
+    if grid.free in (LINE, COLUMN):
+        body.append(count_tiles(grid))
     if product.sizes[0] > 1:
-        turned = product.interleaved
-        count = grid.size(BATCH) if turned else _multiply(above, beside)
-        own = expression("pid % {count}" if turned else "pid // {count}", count=count)
-        rest = expression("pid // {count}" if turned else "pid % {count}", count=count)
+        count = grid.size(BATCH) if product.interleaved else _multiply(above, beside)
+        words = ("%", "//") if product.interleaved else ("//", "%")
+        own, rest = (tidy(Binary(Name("pid"), word, count)) for word in words)
         body += statements("batch = {own}\npid = {rest}", own=widen(own, big), rest=rest)
     if above and beside:
-        body += statements(
-            "group = pid // (GROUP * {beside})\nheight = tl.minimum({above} - group * GROUP, GROUP)", above=above, beside=beside
-        )
+        body.append(statement("group = pid // (GROUP * {beside})", beside=beside))
+        body.append(statement("height = tl.minimum({above} - group * GROUP, GROUP)", above=above))
     return body + write_places(grid, big, BLOCK_M, BLOCK_N)
+
+
+def count_tiles(grid: TileGrid) -> Statement:
+    """The number of tiles along the axis whose size the kernel is given."""
+    name, block = ("above", BLOCK_M) if grid.free == LINE else ("beside", BLOCK_N)
+    return statement("{name} = tl.cdiv({size}, {block})", name=name, size=SIZES[grid.free], block=block)
 
 
 def _multiply(*counts: Expression | None) -> Expression:
     """The number of tiles of one product."""
     whole = math.prod(int(count.value) for count in counts if isinstance(count, Number))
-    named = [count for count in counts if isinstance(count, Name)]
-    if not named:
-        return number(whole)
-    return named[0] if whole == 1 else times(named[0], whole)
+    named = [count for count in counts if count is not None and not isinstance(count, Number)]
+    return reduce(lambda left, right: tidy(Binary(left, "*", right)), [*named, *([number(whole)] if whole > 1 or not named else [])])
 
 
 def write_places(grid: TileGrid, big: bool, high: Expression, wide: Expression) -> list[Statement]:
@@ -295,10 +297,9 @@ def write_places(grid: TileGrid, big: bool, high: Expression, wide: Expression) 
     if above and beside:
         first = expression("group * GROUP + pid % (GROUP * {beside}) % height", beside=beside)
         second = expression("(pid % (GROUP * {beside}) // height)", beside=beside)
-    return [
-        assign(name, widen(expression(axis, places=_list_places(start, block)), big))
-        for name, block, start, axis in ((LINE, high, first, _AS_ROWS), (COLUMN, wide, second, _AS_COLUMNS))
-    ]
+    rows = expression("{places}[:, None]", places=_list_places(first, high))
+    columns = expression("{places}[None, :]", places=_list_places(second, wide))
+    return [assign(LINE, widen(rows, big)), assign(COLUMN, widen(columns, big))]
 
 
 def _list_places(start: Expression | None, block: Expression) -> Expression:
@@ -313,7 +314,7 @@ def unfold_sums(grid: TileGrid, big: bool) -> list[Statement]:
     folded = grid.product.folded
     if folded == 1:
         return []
-    high, wide = expression("BLOCK_M // {folded}", folded=folded), times(BLOCK_N, folded)
+    high, wide = divide(BLOCK_M, folded), times(BLOCK_N, folded)
     unfolded = statements(
         """
         total = tl.permute(tl.reshape(total, ({high}, {folded}, BLOCK_N)), (0, 2, 1))  # neighbours in the result
@@ -358,7 +359,7 @@ class TileEmitter(Emitter):
 
     def mask(self, names: frozenset[str], guards: tuple[Guard, ...] = ()) -> Expression | None:
         """The condition under which an element that depends on these variables exists."""
-        tests = [test for name, test in self.bounds.items() if isinstance(test, Expression) and name in names]
+        tests = [test for name, test in self.bounds.items() if test is not None and name in names]
         for guard in guards:
             if guard.names <= names:
                 name = self.keep(guard.index.code, guard.names, "place") if len(guard.index.terms) > 1 else None

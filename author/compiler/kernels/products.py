@@ -42,6 +42,7 @@ from tritonsmith.author.compiler.kernels.product_tiles import (
     TileEmitter,
     TileGrid,
     choose_tile,
+    count_tiles,
     is_below,
     write_head,
     write_places,
@@ -308,7 +309,7 @@ class OnceWriter(ProductWriter):
             *same, *(rename(line, {COLUMN: "column"}) for line in watch),  # no name may change its shape below
             *statements("if {test}:\n    {again}", test=_IS_ROUGH, again=[columns, *self._sum_exactly(), *tail]),
         ], "pid")  # fmt: skip
-        beside = statements("beside = tl.cdiv({columns}, BLOCK_N)", columns=SIZES[COLUMN]) if self.grid.free == COLUMN else ()
+        beside = [count_tiles(self.grid)] if self.grid.free == COLUMN else []
         turns = expression("range(tl.program_id(0), {beside}, tl.num_programs(0))", beside=self.grid.beside)
         body = statements(
             """
