@@ -13,7 +13,6 @@ from tritonsmith.author.compiler.fusing.regions import (
 )
 from tritonsmith.author.compiler.ir.code import Call, Evaluate, For, Name, Statement
 from tritonsmith.author.compiler.ir.parser import parse_expression
-from tritonsmith.author.compiler.ir.printer import print_function
 from tritonsmith.author.compiler.ir.template import statements
 from tritonsmith.author.compiler.ir.walk import iterate, names_in, rename, substitute
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
@@ -128,16 +127,6 @@ def test_parts_of_keys_and_values_are_read_where_they_are_stored() -> None:
     as_stored = {"n": "n_down", "d0_down": "d0", "d1_down": "d1"}
     assert stored == {rename(load.arguments[0], as_stored) for load in _list_loads(loop)}
     assert len(stored) == 2 * 2 * 3, "of keys and of values two pieces, each with both parts and the factors"
-
-
-def test_a_kernel_from_text_is_the_same_record() -> None:
-    lines = ["for k in range(4):", "    total += tl.load(x_ptr + k)  # each", "tl.store(y_ptr, total)"]
-    kernel = Kernel.from_text(
-        name="add", does="A sum.", arguments=[], sizes=[("rows", "4 * n")], constants=[("B", 2)], lines=lines, grid="(2,)"
-    )
-    function = kernel.function()
-    assert (kernel.grid, kernel.sizes) == (parse_expression("(2,)"), [("rows", parse_expression("4 * n"))])
-    assert statements(print_function(function)) == (function,)
 
 
 def test_a_quotient_that_a_block_does_not_change_is_shared() -> None:
