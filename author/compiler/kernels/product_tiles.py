@@ -3,30 +3,29 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from functools import reduce
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.calls import choose_sides, fill
 from tritonsmith.author.compiler.fusing.operands import find_fresh, find_kept, has_rim, is_short
 from tritonsmith.author.compiler.fusing.regions import ProductRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
-from tritonsmith.author.compiler.ir.code import Assign, Expression, Group, Name, Tuple
+from tritonsmith.author.compiler.ir.code import Assign, Binary, Expression, Group, Name, Number, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index
+from tritonsmith.author.compiler.ir.precedence import tidy
 from tritonsmith.author.compiler.ir.printer import print_expression
-from tritonsmith.author.compiler.ir.template import expression
+from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Formula, MatrixProduct, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.emitter import Emitter, Found
-from tritonsmith.author.compiler.kernels.pieces import assign, join_tests, reads
-from tritonsmith.author.compiler.kernels.texts import as_expression
+from tritonsmith.author.compiler.kernels.pieces import add, assign, divide, join_tests, reads, times, widen
+from tritonsmith.author.compiler.kernels.schemes import SPLIT
 from tritonsmith.author.recipe import Settings
 from tritonsmith.author.types import IN_PARTS
 
 TUNED = ("block_m", "block_n", "block_k", "group", "product_warps", "num_stages")
 """Settings of products."""
-SPLIT = ("fp16x3", "fp16")
-"""Schemes that make fp16 parts of fp32 values."""
 _IN_LOOP = 32
 """Places of the depth at once where both operands are split in the loop, which needs shared memory besides the values, and where windows
 have masks, which need registers."""
@@ -189,35 +188,36 @@ class TileGrid:
     free: str = ""
     """The variable of that axis."""
 
-    def size(self, axis: str) -> str:
+    def size(self, axis: str) -> Expression:
         """How many products, rows or columns there are."""
-        return SIZES[axis] if axis == self.free else str(self.product.sizes[(BATCH, LINE, COLUMN).index(axis)])
+        return Name(SIZES[axis]) if axis == self.free else number(self._count(axis))
+
+    def _count(self, axis: str) -> int:
+        return self.product.sizes[_AXES.index(axis)]
 
     @property
-    def above(self) -> str:
-        """Tiles above each other; empty for one."""
-        return self._count(LINE, self.tile.rows, "above")
+    def above(self) -> Expression | None:
+        """Tiles above each other; None for one."""
+        return self._count_tiles(LINE, self.tile.rows, "above")
 
     @property
-    def beside(self) -> str:
-        """Tiles beside each other; empty for one."""
-        return self._count(COLUMN, self.tile.columns, "beside")
+    def beside(self) -> Expression | None:
+        """Tiles beside each other; None for one."""
+        return self._count_tiles(COLUMN, self.tile.columns, "beside")
 
-    def _count(self, axis: str, block: int, name: str) -> str:
+    def _count_tiles(self, axis: str, block: int, name: str) -> Expression | None:
         if axis == self.free:
-            return name
-        count = -(-int(self.size(axis)) // block)
-        return str(count) if count > 1 else ""
+            return Name(name)
+        count = -(-self._count(axis) // block)
+        return number(count) if count > 1 else None
 
-    def list_sizes(self, lines: Iterable[str]) -> list[tuple[str, str]]:
-        """The size that the kernel is given and forward's text of it, where its lines use it."""
+    def list_sizes(self, used: set[str]) -> list[tuple[str, Expression]]:
+        """The size that the kernel is given and what forward gives for it, where it is among the names that the kernel uses."""
         name = SIZES.get(self.free)
-        if name is None or not any(re.search(rf"\b{name}\b", line) for line in lines):
-            return []
-        return [(name, str(self.product.sizes[(BATCH, LINE, COLUMN).index(self.free)]))]
+        return [] if name is None or name not in used else [(name, number(self._count(self.free)))]
 
-    def list_bounds(self, folded: int = 1, together: int = 1) -> dict[str, str]:
-        """Conditions under which rows and columns are in range.
+    def list_bounds(self, folded: int = 1, together: int = 1) -> dict[str, Expression | None]:
+        """Conditions under which rows and columns are in range; None where they always are.
 
         Args:
             folded: rows of the sums that are one row of the result.
@@ -226,81 +226,103 @@ class TileGrid:
         _, rows, columns, _, _ = self.product.sizes
         sides = ((LINE, rows // folded, self.tile.rows // folded),
                  (COLUMN, columns * folded // together, self.tile.columns * folded // together))  # fmt: skip
-        bounds = {name: f"({name} < {size})" if size % block else "" for name, size, block in sides}
+        bounds = {name: is_below(name, size) if size % block else None for name, size, block in sides}
         if self.free in bounds:
             fewer, more = (folded, 1) if self.free == LINE else (together, folded)
-            turns = f" // {fewer}" if fewer > 1 else f" * {more}" if more > 1 else ""
-            bounds[self.free] = f"({self.free} < {SIZES[self.free]}{turns})"
+            size = Name(SIZES[self.free])
+            bounds[self.free] = is_below(self.free, divide(size, fewer) if fewer > 1 else times(size, more) if more > 1 else size)
         return bounds
 
     @property
-    def launched(self) -> str:
-        """The number of programs as forward writes it."""
-        numbers, factor = self.product.sizes, 1
-        parts: list[str] = []
-        for axis, count, block in zip((BATCH, LINE, COLUMN), numbers, (1, self.tile.rows, self.tile.columns), strict=False):
+    def launched(self) -> Expression:
+        """The number of programs as forward computes it."""
+        factor, free = 1, None
+        for axis, count, block in zip(_AXES, self.product.sizes, (1, self.tile.rows, self.tile.columns), strict=False):
             if axis == self.free and block > 1:
-                parts = [f"triton.cdiv({count}, {block})"]
+                free = expression("triton.cdiv({count}, {block})", count=count, block=block)
             else:
                 factor *= -(-count // block)
-        return " * ".join([*parts, *([str(factor)] if factor > 1 or not parts else [])])
+        if free is None:
+            return number(factor)
+        return times(free, factor) if factor > 1 else free
 
 
+_AXES = (BATCH, LINE, COLUMN)
 SIZES = {BATCH: "batches", LINE: "rows", COLUMN: "columns"}
 """By variable: the argument for its size."""
+BLOCK_M, BLOCK_N = Name("BLOCK_M"), Name("BLOCK_N")
+"""Rows and columns of a tile, as kernels know them."""
 
 
-def write_head(grid: TileGrid, big: bool) -> list[str]:
+def is_below(name: str, size: Expression | int) -> Expression:
+    """The condition `(name < size)`."""
+    return expression("({name} < {size})", name=name, size=size)
+
+
+def write_head(grid: TileGrid, big: bool) -> list[Statement]:
     """Which tile a program has: GROUP tiles above each other are done one after the other."""
     product, above, beside = grid.product, grid.above, grid.beside
-    wide = ".to(tl.int64)" if big else ""
-    lines = ["pid = tl.program_id(0)"]
-    lines += [f"above = tl.cdiv({SIZES[LINE]}, BLOCK_M)"] if grid.free == LINE else []
-    lines += [f"beside = tl.cdiv({SIZES[COLUMN]}, BLOCK_N)"] if grid.free == COLUMN else []
-    if product.sizes[0] > 1 and product.interleaved:
-        batch = grid.size(BATCH)
-        lines += [f"batch = {f'(pid % {batch}){wide}' if big else f'pid % {batch}'}", f"pid = pid // {batch}"]
-    elif product.sizes[0] > 1:
-        tiles = _multiply(above, beside)
-        lines += [f"batch = {f'(pid // {tiles}){wide}' if big else f'pid // {tiles}'}", f"pid = pid % {tiles}"]
+    body = [statement("pid = tl.program_id(0)")]
+    if grid.free in (LINE, COLUMN):
+        body.append(count_tiles(grid))
+    if product.sizes[0] > 1:
+        count = grid.size(BATCH) if product.interleaved else _multiply(above, beside)
+        words = ("%", "//") if product.interleaved else ("//", "%")
+        own, rest = (tidy(Binary(Name("pid"), word, count)) for word in words)
+        body += statements("batch = {own}\npid = {rest}", own=widen(own, big), rest=rest)
     if above and beside:
-        lines += [f"group = pid // (GROUP * {beside})", f"height = tl.minimum({above} - group * GROUP, GROUP)"]
-    return lines + write_places(grid, big, "BLOCK_M", "BLOCK_N")
+        body.append(statement("group = pid // (GROUP * {beside})", beside=beside))
+        body.append(statement("height = tl.minimum({above} - group * GROUP, GROUP)", above=above))
+    return body + write_places(grid, big, BLOCK_M, BLOCK_N)
 
 
-def _multiply(above: str, beside: str) -> str:
+def count_tiles(grid: TileGrid) -> Statement:
+    """The number of tiles along the axis whose size the kernel is given."""
+    name, block = ("above", BLOCK_M) if grid.free == LINE else ("beside", BLOCK_N)
+    return statement("{name} = tl.cdiv({size}, {block})", name=name, size=SIZES[grid.free], block=block)
+
+
+def _multiply(*counts: Expression | None) -> Expression:
     """The number of tiles of one product."""
-    named = [one for one in (above, beside) if one and not one.isdigit()]
-    number = math.prod(int(one) for one in (above, beside) if one.isdigit())
-    if not named:
-        return str(number)
-    return named[0] if number == 1 else f"({named[0]} * {number})"
+    whole = math.prod(int(count.value) for count in counts if isinstance(count, Number))
+    named = [count for count in counts if count is not None and not isinstance(count, Number)]
+    return reduce(lambda left, right: tidy(Binary(left, "*", right)), [*named, *([number(whole)] if whole > 1 or not named else [])])
 
 
-def write_places(grid: TileGrid, big: bool, high: str, wide: str) -> list[str]:
+def write_places(grid: TileGrid, big: bool, high: Expression, wide: Expression) -> list[Statement]:
     """The rows and columns of a program, of which it has `high` and `wide`."""
     above, beside = grid.above, grid.beside
-    first, second = "pid" if above else "", "pid" if beside else ""
+    first: Expression | None = Name("pid") if above else None
+    second: Expression | None = Name("pid") if beside else None
     if above and beside:
-        first, second = f"(group * GROUP + pid % (GROUP * {beside}) % height)", f"(pid % (GROUP * {beside}) // height)"
-    lines = []
-    for name, block, start, axis in ((LINE, high, first, "[:, None]"), (COLUMN, wide, second, "[None, :]")):
-        inner, step = f"tl.arange(0, {block})", f"({block})" if " " in block else block
-        lines.append(f"{name} = {f'({start} * {step} + {inner})' if start else inner}{axis}{'.to(tl.int64)' if big else ''}")
-    return lines
+        first = expression("group * GROUP + pid % (GROUP * {beside}) % height", beside=beside)
+        second = expression("(pid % (GROUP * {beside}) // height)", beside=beside)
+    rows = expression("{places}[:, None]", places=_list_places(first, high))
+    columns = expression("{places}[None, :]", places=_list_places(second, wide))
+    return [assign(LINE, widen(rows, big)), assign(COLUMN, widen(columns, big))]
 
 
-def unfold_sums(grid: TileGrid, big: bool) -> list[str]:
-    """Lines that lay sums of several rows beside each other, where they are neighbours in the result."""
+def _list_places(start: Expression | None, block: Expression) -> Expression:
+    if start is None:
+        return expression("tl.arange(0, {block})", block=block)
+    step = Group(block) if isinstance(block, Binary) else block
+    return expression("{start} * {step} + tl.arange(0, {block})", start=start, step=step, block=block)
+
+
+def unfold_sums(grid: TileGrid, big: bool) -> list[Statement]:
+    """Statements that lay sums of several rows beside each other, where they are neighbours in the result."""
     folded = grid.product.folded
     if folded == 1:
         return []
-    high, wide = f"BLOCK_M // {folded}", f"BLOCK_N * {folded}"
-    return [
-        f"total = tl.permute(tl.reshape(total, ({high}, {folded}, BLOCK_N)), (0, 2, 1))  # neighbours in the result",
-        f"total = tl.reshape(total, ({high}, {wide}))",
-        *write_places(grid, big, high, wide),
-    ]
+    high, wide = divide(BLOCK_M, folded), times(BLOCK_N, folded)
+    unfolded = statements(
+        """
+        total = tl.permute(tl.reshape(total, ({high}, {folded}, BLOCK_N)), (0, 2, 1))  # neighbours in the result
+        total = tl.reshape(total, ({high}, {wide}))
+        """,
+        high=high, wide=wide, folded=folded,
+    )  # fmt: skip
+    return [*unfolded, *write_places(grid, big, high, wide)]
 
 
 class TileEmitter(Emitter):
@@ -318,18 +340,18 @@ class TileEmitter(Emitter):
             return super().address(value, index, stored)
         pointer, inner = self.arguments.take(value, stored), self.scopes[-1].variables
         address: Expression = Name(pointer)
-        for names, part in sorted(groups.items(), key=lambda one: bool(one[0] & inner)):
+        for names, part in sorted(groups.items(), key=lambda group: bool(group[0] & inner)):
             shown = part.code if len(part.terms) == 1 and part.terms[0][1] > 0 else Group(part.code)
             if len(self.scopes) > 1 and not names & inner:
                 shown = self.keep(part.code, names, f"{pointer.removesuffix('_ptr')}_at")
-            address = expression("{a} + {b}", a=address, b=shown)
-        return Index(constant=index.constant).add_to(address) if index.constant > 0 else (
-            expression("{a} - {b}", a=address, b=-index.constant) if index.constant else address
-        )
+            address = expression("{address} + {more}", address=address, more=shown)
+        if index.constant < 0:
+            return expression("{address} - {less}", address=address, less=-index.constant)
+        return add(address, index.constant)
 
-    def keep(self, given: Expression | str, names: frozenset[str], hint: str) -> Name:
+    def keep(self, node: Expression, names: frozenset[str], hint: str) -> Name:
         """A name for an expression, computed as far out as it can be."""
-        scope, node = self._scope(names), as_expression(given)
+        scope = self._scope(names)
         if node not in scope.expressions:
             scope.expressions[node] = Name(self.arguments.name(hint))
             scope.lines.append(assign(scope.expressions[node].name, node))
@@ -337,7 +359,7 @@ class TileEmitter(Emitter):
 
     def mask(self, names: frozenset[str], guards: tuple[Guard, ...] = ()) -> Expression | None:
         """The condition under which an element that depends on these variables exists."""
-        tests = [as_expression(test) for name, test in self.bounds.items() if test and name in names]
+        tests = [test for name, test in self.bounds.items() if test is not None and name in names]
         for guard in guards:
             if guard.names <= names:
                 name = self.keep(guard.index.code, guard.names, "place") if len(guard.index.terms) > 1 else None
@@ -349,12 +371,14 @@ class TileEmitter(Emitter):
         node, names = super()._load(value, at, guards, other)
         return (reads(node) or node if self.as_stored else node), names
 
-    def load_at(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: str) -> Expression:
+    def load_at(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: Expression) -> Expression:
         """A load as an expression."""
-        return self._load(value, at, guards, as_expression(other))[0]
+        return self._load(value, at, guards, other)[0]
 
-    def read_tile(self, value: Tensor, at: Coordinates, shape: tuple[str, str], spans: tuple[str, str], depth: int, ragged: bool) -> str:
-        """A tile of an operand as the text of an expression.
+    def read_tile(
+        self, value: Tensor, at: Coordinates, shape: tuple[str | int, str | int], spans: tuple[str, str], depth: int, ragged: bool
+    ) -> Expression:
+        """A tile of an operand.
 
         Args:
             value: the operand.
@@ -377,13 +401,13 @@ class TileEmitter(Emitter):
             lines.pop()
             node = last.value
         if not set(spans) <= names:
-            node = expression("tl.broadcast_to({x}, {shape})", x=node, shape=Tuple(tuple(as_expression(size) for size in shape)))
+            node = expression("tl.broadcast_to({x}, ({rows}, {columns}))", x=node, rows=shape[0], columns=shape[1])
         along = next(one for one in spans if one in (ACROSS, DOWN))
         if ragged and (computed or along not in names):
             node = expression("tl.where({along} < {depth}, {x}, 0.0)", along=along, depth=depth, x=node)
         if computed and value.dtype != "float32":
             node = expression("({x}).to({dtype})", x=node, dtype=TYPE_NAMES[value.dtype])
-        return print_expression(node)
+        return node
 
 
 OUTER = frozenset((BATCH, LINE, COLUMN))

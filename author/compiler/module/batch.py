@@ -30,7 +30,7 @@ from tritonsmith.author.compiler.ir.sizes import symbol
 from tritonsmith.author.compiler.ir.template import statement
 from tritonsmith.author.compiler.ir.values import Formula, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.author.compiler.ir.walk import Path, find, find_differences, names_in, names_set, put
-from tritonsmith.author.compiler.kernels.attention.parts import count_parts
+from tritonsmith.author.compiler.kernels.attention.operands import count_parts
 from tritonsmith.author.compiler.module.lengths import lengthen
 from tritonsmith.author.compiler.module.module import describe_tensor, write_code
 from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode

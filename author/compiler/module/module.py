@@ -28,14 +28,14 @@ from tritonsmith.author.compiler.kernels.held import is_held, write_held
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel
 from tritonsmith.author.compiler.kernels.names import Namer, list_operations
 from tritonsmith.author.compiler.kernels.pointwise import write_pointwise, write_scatter
-from tritonsmith.author.compiler.kernels.product_kernels import write_product
 from tritonsmith.author.compiler.kernels.product_parts import FreshParts
 from tritonsmith.author.compiler.kernels.product_tiles import SIZES, number_products, pick_settings
+from tritonsmith.author.compiler.kernels.products import write_product
 from tritonsmith.author.compiler.kernels.rows import write_rows
 from tritonsmith.author.compiler.kernels.split import write_split
 from tritonsmith.author.compiler.module.equal_kernels import SharedKernels
 from tritonsmith.author.compiler.module.launches import make_launch
-from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, fill_expression, read_expression, read_kernel
+from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, fill_expression, read_expression
 from tritonsmith.author.compiler.module.record import ModuleText as ModuleText
 from tritonsmith.author.compiler.module.record import SizedForward as SizedForward
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
@@ -206,7 +206,7 @@ class ModuleWriter:
         if kernel.parts is not None:
             self._keep(kernel.parts)
         function = kernel.function(f"{', '.join(list_operations(region))} of {_describe(region)}.")
-        launched = self._share(kernel.name, [*([read_kernel(kernel.ahead)] if kernel.ahead else []), function])
+        launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), function])
         arguments = [self._pass(value) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
         options = {name: number(value) for name, value in kernel.constants} | {"num_warps": number(kernel.warps)}
         options |= {"num_stages": number(kernel.stages)} if kernel.stages else {}
@@ -236,7 +236,7 @@ class ModuleWriter:
 
     def _keep(self, parts: KeptParts) -> None:
         """Add the kernel that splits a parameter, and the line that asks for its parts, unless forward has them already."""
-        kernel = self._share(parts.kernel, [read_kernel(parts.text)])
+        kernel = self._share(parts.function.name, [parts.function])
         self.frame.keeps = True
         path = code.String(f'"{parts.held.path}"')
         asked = (path, Name(kernel), self.express(parts.held), _show_shape(parts.parts))

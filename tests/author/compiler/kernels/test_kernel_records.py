@@ -1,19 +1,27 @@
-"""The records of kernels of rows, elements, scatters and recurrent layers."""
+"""The records of kernels of rows, elements, scatters, recurrent layers and attention."""
 
 from __future__ import annotations
 
 from recipe_cases.reading import plan_of
-from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, RecurrentRegion, RowRegion, ScatterRegion, WorkRegion
-from tritonsmith.author.compiler.ir.code import Call, For, Function, Name
+from tritonsmith.author.compiler.fusing.regions import (
+    AttentionRegion,
+    PointwiseRegion,
+    RecurrentRegion,
+    RowRegion,
+    ScatterRegion,
+    WorkRegion,
+)
+from tritonsmith.author.compiler.ir.code import Call, Evaluate, For, Name, Statement
 from tritonsmith.author.compiler.ir.parser import parse_expression
-from tritonsmith.author.compiler.ir.printer import print_function
 from tritonsmith.author.compiler.ir.template import statements
-from tritonsmith.author.compiler.ir.walk import iterate, names_in
+from tritonsmith.author.compiler.ir.walk import iterate, names_in, rename, substitute
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
+from tritonsmith.author.compiler.kernels.attention.attention import write_attention
 from tritonsmith.author.compiler.kernels.kernel import Kernel, share_quotients
 from tritonsmith.author.compiler.kernels.pointwise import write_pointwise, write_scatter
 from tritonsmith.author.compiler.kernels.rows import write_rows
 from tritonsmith.author.compiler.kernels.split import write_split
+from tritonsmith.author.compiler.plan import PLAIN
 
 SETTINGS = {"block": 1024, "num_warps": 4, "tile": 4096, "per_thread": 16, "whole_row": 16384, "parts": 2}
 
@@ -29,7 +37,7 @@ def _write_rows(forward: str, inputs: str, **settings: int) -> Kernel:
     return kernel
 
 
-def _list_loads(function: Function) -> list[Call]:
+def _list_loads(function: Statement) -> list[Call]:
     return [part for part in iterate(function) if isinstance(part, Call) and part.function == parse_expression("tl.load")]
 
 
@@ -90,14 +98,35 @@ def test_a_recurrent_layer_is_one_loop_over_steps() -> None:
     assert steps.body[-2].comment and steps.body[-1] == statements("previous = here")[0]
 
 
-def test_a_kernel_from_text_is_the_same_record() -> None:
-    lines = ["for k in range(4):", "    total += tl.load(x_ptr + k)  # each", "tl.store(y_ptr, total)"]
-    kernel = Kernel.from_text(
-        name="add", does="A sum.", arguments=[], sizes=[("rows", "4 * n")], constants=[("B", 2)], lines=lines, grid="(2,)"
-    )
-    function = kernel.function()
-    assert (kernel.grid, kernel.sizes) == (parse_expression("(2,)"), [("rows", parse_expression("4 * n"))])
-    assert statements(print_function(function)) == (function,)
+def _write_attention(forward: str, keys: int, **settings: int | str) -> list[Kernel]:
+    heads = ", ".join([f"torch.randn(2, 3, {keys}, 160)"] * 3)
+    region = _cut(AttentionRegion, forward, heads, arguments="q, k, v")
+    assert isinstance(region, AttentionRegion)
+    return write_attention(region, "attend", PLAIN | settings)
+
+
+def _list_loops(kernel: Kernel) -> list[For]:
+    return [node for node in kernel.body if isinstance(node, For)]
+
+
+def test_a_causal_attention_masks_only_the_last_keys() -> None:
+    causal = "return F.scaled_dot_product_attention(q, k, v, is_causal=True)"
+    (kernel,) = _write_attention(causal, 200, attention_products="tf32x3", key_rows=64)
+    seen, masked = _list_loops(kernel)
+    assert [part.source for part in (seen, masked)] == [
+        parse_expression("range(0, clear, BLOCK_N)"), parse_expression("range(clear, last, BLOCK_N)"),
+    ]  # fmt: skip
+    assert parse_expression("tl.where") in iterate(masked) and parse_expression("tl.where") not in iterate(seen)
+
+
+def test_parts_of_keys_and_values_are_read_where_they_are_stored() -> None:
+    ahead, kernel = _write_attention("return (q@k.mT).softmax(-1)@v", 200, query_rows=32, key_rows=64)
+    (loop,) = _list_loops(kernel)
+    calls = [node.value for node in ahead.body if isinstance(node, Evaluate) and isinstance(node.value, Call)]
+    stored = {substitute(call.arguments[0], {"block": parse_expression("start // BLOCK_N")}) for call in calls}
+    as_stored = {"n": "n_down", "d0_down": "d0", "d1_down": "d1"}
+    assert stored == {rename(load.arguments[0], as_stored) for load in _list_loads(loop)}
+    assert len(stored) == 2 * 2 * 3, "of keys and of values two pieces, each with both parts and the factors"
 
 
 def test_a_quotient_that_a_block_does_not_change_is_shared() -> None:
