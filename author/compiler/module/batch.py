@@ -28,6 +28,7 @@ from tritonsmith.author.compiler.fusing.regions import (
 from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Keyword, Module, Name, Number, Return, Subscript
 from tritonsmith.author.compiler.ir.sizes import symbol
 from tritonsmith.author.compiler.ir.template import statement
+from tritonsmith.author.compiler.ir.torch_calls import Expand, Reshape
 from tritonsmith.author.compiler.ir.values import Formula, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.author.compiler.ir.walk import Path, find, find_differences, names_in, names_set, put
 from tritonsmith.author.compiler.kernels.attention.parts import count_parts
@@ -46,9 +47,8 @@ _LONGER = 16
 """Times as long the second reading has to be at least."""
 _MOST_NODES = 600
 """Nodes of a forward that is read twice."""
-_ROWS = ("F.linear(", "F.conv", "F.max_pool", "F.avg_pool", "F.adaptive_")
-"""PyTorch calls that do the same with each place of the leading axis of their first operand, whatever their parameters are."""
-_PRODUCTS = ("({0} @ {1})", "torch.matmul({0}, {1})", "torch.bmm({0}, {1})")
+_ROWS = ("conv", "max_pool", "avg_pool", "adaptive_")
+"""Functions of a network that do the same with each place of the leading axis of their first operand, whatever their parameters are."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,9 @@ def _is_consistent(value: Tensor) -> bool:
     if isinstance(value, Joined):
         kept = [(*one.shape[: value.axis], *one.shape[value.axis + 1 :]) for one in (*value.parts, value)]
         return len(set(kept)) == 1
-    if isinstance(value, TensorView) and ".reshape(" in value.python:
+    if isinstance(value, TensorView) and isinstance(value.shown, Reshape):
         return value.size == value.source.size
-    spread = isinstance(value, Formula) or isinstance(value, TensorView) and ".expand(" in value.python
+    spread = isinstance(value, Formula) or isinstance(value, TensorView) and isinstance(value.shown, Expand)
     operands = value.operands if spread else ()
     ends = [zip(reversed(one.shape), reversed(value.shape), strict=False) for one in operands]
     return all(size in (1, wanted) for pairs in ends for size, wanted in pairs)
@@ -242,11 +242,11 @@ def _is_parallel(region: WorkRegion, batch: FreeAxis) -> bool:
     if call.several or not call.shape or not call.inputs or not call.inputs[0].shape:
         return False
     first = call.inputs[0]
-    if call.text in _PRODUCTS:
+    if call.record.is_product:
         return _is_product(call)
-    if call.text.startswith("F.linear("):
+    if call.record.function == "linear":
         return call.shape == (*first.shape[:-1], call.inputs[1].shape[0])
-    return call.text.startswith(_ROWS) and len(first.shape) > 2 and call.shape[0] == first.shape[0]
+    return call.record.function.startswith(_ROWS) and len(first.shape) > 2 and call.shape[0] == first.shape[0]
 
 
 def _is_product(call: LibraryCall) -> bool:

@@ -10,7 +10,6 @@ from tritonsmith.author.compiler.ir.bridge import parse_function, parse_module
 from tritonsmith.author.compiler.ir.code import Expression, Function, Module, Statement
 from tritonsmith.author.compiler.ir.parser import parse_expression, parse_statements
 from tritonsmith.author.compiler.ir.printer import print_expression, print_function, print_statements
-from tritonsmith.author.compiler.ir.walk import substitute
 
 
 @dataclass
@@ -108,13 +107,6 @@ def read_kernel(text: str) -> Function:
 def read_expression(text: str) -> Expression:
     """The record of an expression's text."""
     return parse_expression(text)
-
-
-def fill_expression(text: str, *values: Expression, **named: Expression) -> Expression:
-    """The record of a text with `{0}` and `{name}` in place of values."""
-    numbered = {f"value_{place}_": value for place, value in enumerate(values)}
-    holes = {f"{name}_": value for name, value in named.items()}
-    return substitute(read_expression(text.format(*numbered, **{name: f"{name}_" for name in named})), numbered | holes)
 
 
 def read_forward(lines: Sequence[str], returned: str) -> ForwardCode:
