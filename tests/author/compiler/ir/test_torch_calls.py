@@ -71,8 +71,8 @@ def test_an_object_is_no_argument() -> None:
     ("step", "text"),
     [
         (Reshape((2, 3)), "x.reshape((2, 3))"), (Reshape((6,)), "x.reshape((6,))"), (Permute((1, 0)), "x.permute(1, 0)"),
-        (Expand((4, 3)), "x.expand((4, 3))"), (Cut(0, 0, 5), "x[0:5]"), (Cut(2, 1, 8, 3), "x[:, :, 1:8:3]"), (Select(1, 2), "x.select(1, 2)"),
-        (Unfold(0, 3, 2), "x.unfold(0, 3, 2)"), (Clone(), "x.clone()"),
+        (Expand((4, 3)), "x.expand((4, 3))"), (Cut(0, 0, 5), "x[0:5]"), (Cut(2, 1, 8, 3), "x[:, :, 1:8:3]"),
+        (Select(1, 2), "x.select(1, 2)"), (Unfold(0, 3, 2), "x.unfold(0, 3, 2)"), (Clone(), "x.clone()"),
         (Clone(contiguous=True), "x.clone(memory_format=torch.contiguous_format)"),
     ],
 )  # fmt: skip
