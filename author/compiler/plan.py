@@ -23,7 +23,7 @@ from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import AnchorResult, MatrixProduct, Reduction
 from tritonsmith.author.compiler.kernels.product_tiles import PLAIN_STAGES
 from tritonsmith.author.compiler.module.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
-from tritonsmith.author.compiler.module.joining import OpenSpan, SizedText, join_texts
+from tritonsmith.author.compiler.module.joining import OpenSpan, SizedModule, join_modules
 from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
 from tritonsmith.author.compiler.module.merging import merge_kernels
 from tritonsmith.author.compiler.module.module import describe_tensor, write_code
@@ -195,6 +195,10 @@ class RegionPlan(KernelPlan):
 
     def write(self, settings: Settings) -> ModuleText:
         """The text of its regions: for every size that the task declares, and for any of the leading axis where no kernel depends on it."""
+        return self.compose(settings).as_text()
+
+    def compose(self, settings: Settings) -> ModuleCode:
+        """The module of which `write` gives the text."""
         if not self.others:
             module, free = self._write_alone(settings)
             if free is None:
@@ -202,22 +206,21 @@ class RegionPlan(KernelPlan):
             shapes, words = describe_free(self.facts, free)
             return self._guard(module, shapes, f"{words} on a CUDA device")
         names = {name: tuple(plan.sizes.get(name, 0) for plan in self.all_sizes) for name in self.sizes}
-        texts = [plan.write_sized(settings) for plan in self.all_sizes]
+        modules = [plan.compose_sized(settings) for plan in self.all_sizes]
         spans = [OpenSpan(self._name_shapes(one.low), self._name_shapes(one.high), one.within) for one in self.spans]
-        joined = join_texts(texts, names, {*self._taken, *self.passed}, len(self.constructors), spans)
-        return self._guard(ModuleCode.from_text(joined), joined.wrong, f"{joined.made_for} on a CUDA device")
+        joined = join_modules(modules, names, {*self._taken, *self.passed}, len(self.constructors), spans)
+        return self._guard(joined, joined.frame.wrong, f"{joined.frame.made_for} on a CUDA device")
 
     def _name_shapes(self, facts: TaskFacts) -> dict[str, Shape]:
         """The shapes of inputs at another size, by the names that they have here."""
         held = zip(self.forward.inputs, facts.inputs, strict=False)
         return {one.source: spec.shape for one, spec in held if spec is not None}
 
-    def write_sized(self, settings: Settings) -> SizedText:
-        """The text for this size alone, with what it is for."""
+    def compose_sized(self, settings: Settings) -> SizedModule:
+        """The module for this size alone, with what it is for."""
         module, free = self._write_alone(settings)
-        text = module.as_text()
         held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
-        return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made, self.renamed)
+        return SizedModule(module, held, free.names if free else (), free.longer if free else 0, self.made, self.renamed)
 
     @cached_property
     def _written(self) -> dict[frozenset[tuple[str, object]], tuple[ModuleCode, FreeAxis | None]]:
@@ -244,11 +247,11 @@ class RegionPlan(KernelPlan):
             fix_sizes(self.regions)
         return write_code(self.regions, self.forward, settings, self._taken), None
 
-    def _guard(self, module: ModuleCode, wrong_shapes: str, words: str) -> ModuleText:
-        """The text with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
+    def _guard(self, module: ModuleCode, wrong_shapes: str, words: str) -> ModuleCode:
+        """The module with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
         wrong = " or ".join(part for part in (wrong_shapes, self.wrong_types, self.wrong_values) if part)
         frame = replace(module.frame, wrong=wrong, made_for=f"{words}{self.made_with_values}")
-        return roll_steps(merge_kernels(replace(module, frame=frame))).as_text()
+        return roll_steps(merge_kernels(replace(module, frame=frame)))
 
 
 def cut_task(

@@ -185,18 +185,13 @@ def write_free(own: ModuleCode, batch: FreeAxis, settings: Settings, taken: set[
     free = write_code(batch.regions, batch.forward, settings, taken)
     if free.kernels != own.kernels:
         return None
-    merged = _generalize(_join(own.forwards[0]), _join(free.forwards[0]), batch)
+    merged = _generalize(own.forwards[0].body, free.forwards[0].body, batch)
     if merged is None:
         return None
     *statements, returned = merged.body
-    assert isinstance(returned, Return), "it is the last statement"
+    assert isinstance(returned, Return) and returned.value is not None, "it is the last statement"
     size = statement("{word} = {name}.shape[0]", word=batch.word, name=batch.names[0])
     return replace(own, forwards=(ForwardCode((size, *statements), returned.value),))
-
-
-def _join(forward: ForwardCode) -> Module:
-    """The statements of a forward with what it returns at the end."""
-    return Module((*forward.statements, Return(forward.returned)))
 
 
 def _generalize(own: Module, free: Module, batch: FreeAxis) -> Module | None:

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
-from functools import cached_property, lru_cache
+from functools import cached_property
 from itertools import chain, groupby
 
-from tritonsmith.author.compiler.ir.bridge import parse_function
 from tritonsmith.author.compiler.ir.code import (
     Assign,
     Attribute,
@@ -27,7 +26,7 @@ from tritonsmith.author.compiler.ir.code import (
     Subscript,
     number,
 )
-from tritonsmith.author.compiler.ir.printer import print_expression, print_function
+from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.walk import Path, canonical, names_in, names_set, rename, replace
 from tritonsmith.author.compiler.module.numbers import Column, Fitter, Numbers, list_columns, put_in, read_whole
@@ -42,7 +41,7 @@ _OWN = "kernel__"
 class _Code:
     """The functions of a kernel."""
 
-    texts: tuple[str, ...]
+    given: tuple[Function, ...]
     """As a module has them."""
     functions: tuple[Function, ...]
     """Under names that every module has: these begin with `_OWN`."""
@@ -64,17 +63,6 @@ class _Code:
             return None
         columns = [list_columns(versions) for versions in zip(self.bare, *(one.bare for one in others), strict=True)]
         return [one for one in columns if one is not None] if None not in columns else None
-
-
-@lru_cache(maxsize=1024)
-def _read_function(text: str) -> Function:
-    """The record of a kernel's text, which many sizes and settings share: the one place where kernels are read."""
-    return parse_function(text)
-
-
-@lru_cache(maxsize=1024)
-def _read_code(texts: tuple[str, ...], name: str) -> _Code:
-    return _Code(texts, tuple(_rename(_read_function(text), name, _OWN) for text in texts))
 
 
 @dataclass(eq=False)
@@ -104,33 +92,33 @@ class _Entry:
         first = next(iter(self.units.values()))
         return number not in self.units and unit.launched and first.launched and first.code.list_columns(unit.code) is not None
 
-    def list_texts(self) -> list[str]:
+    def list_functions(self) -> Sequence[Function]:
         """Its functions."""
         first = next(iter(self.units.values()))
         if not self.functions and first.name == self.name:
-            return [*first.code.texts]
-        return [print_function(_rename(one, _OWN, self.name)) for one in self.functions or first.code.functions]
+            return first.code.given
+        return [_rename(one, _OWN, self.name) for one in self.functions or first.code.functions]
 
 
 class KernelPool:
     """The kernels of several modules.
 
     Args:
-        kernels: the texts of each module's functions.
+        kernels: each module's functions.
         names: which of them are kernels of regions.
         forwards: the statements of each module's forward.
         sizes: of inputs, where they differ from module to module: by name, one for each module.
     """
 
     def __init__(
-        self, kernels: Sequence[Sequence[str]], names: Sequence[set[str]], forwards: Sequence[Module], sizes: Mapping[str, Numbers]
+        self, kernels: Sequence[Sequence[Function]], names: Sequence[set[str]], forwards: Sequence[Module], sizes: Mapping[str, Numbers]
     ) -> None:
-        used = {name for text in {*chain(*kernels)} for name in _list_names(text)}
+        used = {name for kernel in chain(*kernels) for name in (kernel.name, *names_in(kernel), *names_set(kernel))}
         self._sizes = {_choose(name.upper(), used): values for name, values in sizes.items()}
         self._free_name = _choose("NUMBER", used)
         self._entries: list[_Entry] = []
-        for place, (texts, own, forward) in enumerate(zip(kernels, names, forwards, strict=True)):
-            self._sort_in(place, _list_units(texts, own, forward))
+        for place, (functions, own, forward) in enumerate(zip(kernels, names, forwards, strict=True)):
+            self._sort_in(place, _list_units(functions, own, forward))
         self._entries = [part for entry in self._entries for part in self._settle(entry)]
         self._renames: list[dict[str, _Entry]] = [{} for _ in kernels]
         taken: set[str] = set()
@@ -141,9 +129,9 @@ class KernelPool:
             for place, unit in entry.units.items():
                 self._renames[place][unit.name] = entry
 
-    def list_functions(self) -> list[str]:
-        """The text of every function."""
-        return [text for entry in self._entries for text in entry.list_texts()]
+    def list_functions(self) -> tuple[Function, ...]:
+        """Every function."""
+        return tuple(function for entry in self._entries for function in entry.list_functions())
 
     def rename(self, place: int, name: str) -> str:
         """The name that a module's kernel has here."""
@@ -274,26 +262,20 @@ def _pass_on(code: Function, called: str, names: Sequence[str]) -> Function:
     return replace(code, extend)
 
 
-def _list_units(texts: Sequence[str], names: set[str], forward: Module) -> list[_Unit]:
+def _list_units(functions: Sequence[Function], names: set[str], forward: Module) -> list[_Unit]:
     """The kernels of a module, each with the function that it calls, which stands in front of it."""
     calls = [node.value for node in forward.body if isinstance(node, Evaluate) and isinstance(node.value, Call)]
     launched = {one.function.value for one in calls if isinstance(one.function, Subscript)}
     mentioned = names_in(forward) | names
     units: list[_Unit] = []
-    ahead: list[str] = []
-    for text in texts:
-        ahead.append(text)
-        if (name := _read_function(text).name) in mentioned:
-            units.append(_Unit(name, _read_code(tuple(ahead), name), Name(name) in launched))
+    ahead: list[Function] = []
+    for function in functions:
+        ahead.append(function)
+        if (name := function.name) in mentioned:
+            code = _Code(tuple(ahead), tuple(_rename(one, name, _OWN) for one in ahead))
+            units.append(_Unit(name, code, Name(name) in launched))
             ahead = []
     return units
-
-
-@lru_cache(maxsize=1024)
-def _list_names(text: str) -> frozenset[str]:
-    """The words of a function."""
-    function = _read_function(text)
-    return frozenset((function.name, *names_in(function), *names_set(function)))
 
 
 def _rename(function: Function, name: str, other: str) -> Function:

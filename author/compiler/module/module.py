@@ -36,9 +36,7 @@ from tritonsmith.author.compiler.kernels.rows import write_rows
 from tritonsmith.author.compiler.kernels.split import write_split
 from tritonsmith.author.compiler.module.equal_kernels import SharedKernels
 from tritonsmith.author.compiler.module.launches import make_launch
-from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, read_expression, read_kernel
-from tritonsmith.author.compiler.module.record import ModuleText as ModuleText
-from tritonsmith.author.compiler.module.record import SizedForward as SizedForward
+from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, ModuleFrame, read_expression, read_kernel
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.compiler.reading.reader import Forward, NamedValues, list_values
 from tritonsmith.author.members import attribute
@@ -77,7 +75,7 @@ class ModuleWriter:
         self.kept: dict[tuple[Expression, ...], tuple[str, ...]] = {}
         """By what is asked for: the variables of a parameter's parts."""
         self.shared = SharedKernels()
-        self.frame = ModuleText()
+        self.frame = ModuleFrame()
         self.kernels: list[Function] = []
         self.statements: list[Statement] = []
         given = [one for one in forward.inputs if not one.number]
