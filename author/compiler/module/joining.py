@@ -11,8 +11,6 @@ from typing import NamedTuple
 from tritonsmith.author.compiler.ir.code import (
     Attribute,
     Binary,
-    Call,
-    Evaluate,
     Expression,
     Keyword,
     Module,
@@ -21,7 +19,6 @@ from tritonsmith.author.compiler.ir.code import (
     Number,
     Return,
     Statement,
-    Subscript,
 )
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.template import expression, statement
@@ -30,6 +27,7 @@ from tritonsmith.author.compiler.ir.walk import replace as change_records
 from tritonsmith.author.compiler.kernels.names import Namer
 from tritonsmith.author.compiler.module.functions import KernelPool
 from tritonsmith.author.compiler.module.guards import Axis, Condition, compare, require_shape, require_sizes, write_size
+from tritonsmith.author.compiler.module.launches import read_launch
 from tritonsmith.author.compiler.module.numbers import (
     Column,
     Fitter,
@@ -227,20 +225,19 @@ class _Joiner:
         self, columns: Mapping[Path, Column], statements: Sequence[Statement], numbers: Sequence[int], fitter: Fitter, within: bool
     ) -> dict[Path, Expression] | None:
         """What stands for the numbers of a statement for these modules; None where one follows from nothing that is known."""
-        launches = [_read_launch(one) for one in statements]
-        first = launches[0]
+        launches = [launch for one in statements if (launch := read_launch(one)) is not None and not launch.keeps]
+        first = launches[0] if launches else None
         words = {
             path: _write_number(values, fitter, _read_key(statements[0], path) if first is not None else "", within)
             for path, values in columns.items()
         }  # fmt: skip
         if first is not None:
-            known = [tuple(one.keywords[place].value for one in launches if one) for place in range(len(first.keywords))]
+            known = list(zip(*((keyword.value for keyword in one.call.keywords) for one in launches), strict=True))
             constants = [tuple(one for one in values if isinstance(one, Number)) for values in known]
             given = {values: word for path, word in words.items() if (values := columns[path]) in constants and word is not None}
             blocks = [(whole, given.get(values, values[0])) for values in constants
                       if len(values) == len(numbers) and (whole := read_whole(values)) is not None]  # fmt: skip
-            kernel = first.function.value if isinstance(first.function, Subscript) else None
-            counts = self.pool.list_counts(kernel.name, numbers) if isinstance(kernel, Name) else []
+            counts = self.pool.list_counts(first.kernel, numbers)
             for path, word in words.items():
                 if path[: len(_GRID)] == _GRID and (whole := read_whole(columns[path])) is not None and not _is_product(word):
                     same = next((word for sizes, word in blocks if sizes == whole), None)
@@ -325,12 +322,6 @@ def _write_programs(
 
 _GRID = (0, 0, 1)
 """The place of a grid in the statement that launches a kernel."""
-
-
-def _read_launch(statement: Statement) -> Call | None:
-    """The launch of a kernel that a statement is."""
-    call = statement.value if isinstance(statement, Evaluate) else None
-    return call if isinstance(call, Call) and isinstance(call.function, Subscript) else None
 
 
 def _read_key(statement: Statement, path: Path) -> str:
