@@ -33,7 +33,7 @@ from tritonsmith.author.compiler.ir.values import Formula, Joined, LibraryCall, 
 from tritonsmith.author.compiler.ir.walk import Path, find, find_differences, names_in, names_set, put
 from tritonsmith.author.compiler.kernels.attention.parts import count_parts
 from tritonsmith.author.compiler.module.lengths import lengthen
-from tritonsmith.author.compiler.module.module import describe_tensor, write_code
+from tritonsmith.author.compiler.module.module import write_code
 from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode
 from tritonsmith.author.compiler.reading.reader import Forward, list_values, read_forward
 from tritonsmith.author.plan import NoPlan
@@ -250,21 +250,3 @@ def _is_product(call: LibraryCall) -> bool:
     if len(right) == 2:
         return len(left) > 1 and call.shape == (*left[:-1], right[-1])
     return len(left) == len(right) > 2 and left[:-2] == right[:-2] and call.shape == (*left[:-1], right[-1])
-
-
-def describe_free(facts: TaskFacts, batch: FreeAxis) -> tuple[str, str]:
-    """What forward refuses, as a test in Python's words, and what it takes, in people's."""
-    holders = [node.target for node in facts.ops if node.op == "placeholder"]
-    given = {name: spec for name, spec in zip(holders, facts.inputs, strict=False) if spec is not None}
-    first = batch.names[0]
-    tests, words = [], []
-    for name, spec in given.items():
-        if name not in batch.names:
-            tests.append(f"{name}.shape != {spec.shape}")
-            words.append(describe_tensor(name, spec))
-            continue
-        rank = len(spec.shape)
-        tests.append(f"{name}.dim() != {rank}" + (f" or {name}.shape[1:] != {spec.shape[1:]}" if rank > 1 else ""))
-        tests.append(f"{name}.shape[0] > {batch.longer}" if name == first else f"{name}.shape[0] != {first}.shape[0]")
-        words.append(f"{name} {spec.dtype}[{', '.join(['a', *map(str, spec.shape[1:])])}]")
-    return " or ".join(tests), f"{', '.join(words)}, a up to {batch.longer},"

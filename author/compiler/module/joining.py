@@ -26,7 +26,7 @@ from tritonsmith.author.compiler.ir.walk import Path, find, iterate, names_in, n
 from tritonsmith.author.compiler.ir.walk import replace as change_records
 from tritonsmith.author.compiler.kernels.names import Namer
 from tritonsmith.author.compiler.module.functions import KernelPool
-from tritonsmith.author.compiler.module.guards import Axis, Condition, compare, require_shape, require_sizes, write_size
+from tritonsmith.author.compiler.module.guards import Axis, Condition, compare, require_inputs, require_sizes, write_size
 from tritonsmith.author.compiler.module.launches import read_launch
 from tritonsmith.author.compiler.module.numbers import (
     Column,
@@ -69,6 +69,12 @@ class SizedModule:
         """The statements of forward, and at the end what it returns."""
         body = self.code.forwards[0].body
         return change_records(body, self._rename) if self.renamed else body
+
+    def guard(self) -> ModuleCode:
+        """The module with what it asks of its inputs."""
+        tests, words = require_inputs(self.inputs, self.free, self.most)
+        made_for = ", ".join(words) + (f", a up to {self.most}," if self.free else "")
+        return replace(self.code, frame=replace(self.code.frame, wrong=" or ".join(one.wrong for one in tests), made_for=made_for))
 
     def _rename(self, node: Node) -> Node:
         if isinstance(node, Attribute) and node.value == Name("self") and node.name in self.renamed:
@@ -267,15 +273,8 @@ class _Joiner:
         varied = {axis: values for axis, values in self.axes.items() if len({values[number] for number in numbers}) > 1}
         letters = {axis: next(name for name, (*_, ones) in self.sizes.items() if ones == values) for axis, values in varied.items()}
         tests = [compare("self.made", "==", first.made)] if self.constructors > 1 and len(set(made)) == 1 else []
-        words = []
-        for name, (shape, dtype) in first.inputs.items():
-            shown = [letters.get((name, axis), str(size)) for axis, size in enumerate(shape)]
-            shown[:1] = ["a"] if name in first.free else shown[:1]
-            words.append(f"{name} {dtype}[{', '.join(shown)}]")
-            tests += require_shape(name, shape, name in first.free, [axis for axis in range(len(shape)) if (name, axis) in varied])
-        for name in first.free:
-            one, other = (write_size((held, 0)) for held in (name, first.free[0]))
-            tests.append(compare(one, "<=", most) if name == first.free[0] else compare(one, "==", other))
+        shapes, words = require_inputs(first.inputs, first.free, most, letters)
+        tests += shapes
         keys: dict[Axis, str] = {}
         for axis, letter in letters.items():
             twin = next((known for known, name in keys.items() if name == letter), None)

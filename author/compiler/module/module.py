@@ -41,7 +41,6 @@ from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.compiler.reading.reader import Forward, NamedValues, list_values
 from tritonsmith.author.members import attribute
 from tritonsmith.author.recipe import Settings
-from tritonsmith.evaluator.schema import TensorSpec
 
 _HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
             "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "split_alike", "leaves_range",
@@ -268,8 +267,3 @@ def _describe(region: WorkRegion) -> str:
     if region.free:
         return f"{shown.dtype}[{', '.join(['...', *map(str, shown.shape[1:])])}]"
     return f"{shown.dtype}{list(shown.shape)}"
-
-
-def describe_tensor(name: str, spec: TensorSpec) -> str:
-    """An argument in words."""
-    return f"{name} {spec.dtype}{list(spec.shape)}"
