@@ -22,11 +22,11 @@ from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import AnchorResult, MatrixProduct, Reduction
 from tritonsmith.author.compiler.kernels.product_tiles import PLAIN_STAGES
-from tritonsmith.author.compiler.module.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
-from tritonsmith.author.compiler.module.joining import OpenSpan, SizedText, join_texts
+from tritonsmith.author.compiler.module.batch import FreeAxis, find_batch, fix_sizes, list_all, pair_regions, write_free
+from tritonsmith.author.compiler.module.joining import OpenSpan, SizedModule, join_modules
 from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
 from tritonsmith.author.compiler.module.merging import merge_kernels
-from tritonsmith.author.compiler.module.module import describe_tensor, write_code
+from tritonsmith.author.compiler.module.module import write_code
 from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
@@ -77,14 +77,10 @@ class RegionPlan(KernelPlan):
     """Names of tensors of numbers, where the module for all sizes has others for them."""
     given: tuple[str, ...] = ()
     """The tensors among forward's arguments."""
-    wrong_shapes: str = ""
-    """Whether forward got other shapes than the task's."""
     wrong_types: str = ""
     """Whether it got other types, or tensors of another device."""
     right: str = ""
     """Whether it got the types, device and values that are right for every size."""
-    made_for: str = ""
-    """What they are made for, in words."""
     wrong_values: str = ""
     """Whether forward got other values that are no tensors than those that its operators were recorded with."""
     values: tuple[str, ...] = ()
@@ -195,29 +191,27 @@ class RegionPlan(KernelPlan):
 
     def write(self, settings: Settings) -> ModuleText:
         """The text of its regions: for every size that the task declares, and for any of the leading axis where no kernel depends on it."""
+        return self.compose(settings).as_text()
+
+    def compose(self, settings: Settings) -> ModuleCode:
+        """The module of which `write` gives the text."""
         if not self.others:
-            module, free = self._write_alone(settings)
-            if free is None:
-                return self._guard(module, self.wrong_shapes, self.made_for)
-            shapes, words = describe_free(self.facts, free)
-            return self._guard(module, shapes, f"{words} on a CUDA device")
+            return self._guard(self.compose_sized(settings).guard())
         names = {name: tuple(plan.sizes.get(name, 0) for plan in self.all_sizes) for name in self.sizes}
-        texts = [plan.write_sized(settings) for plan in self.all_sizes]
+        modules = [plan.compose_sized(settings) for plan in self.all_sizes]
         spans = [OpenSpan(self._name_shapes(one.low), self._name_shapes(one.high), one.within) for one in self.spans]
-        joined = join_texts(texts, names, {*self._taken, *self.passed}, len(self.constructors), spans)
-        return self._guard(ModuleCode.from_text(joined), joined.wrong, f"{joined.made_for} on a CUDA device")
+        return self._guard(join_modules(modules, names, {*self._taken, *self.passed}, len(self.constructors), spans))
 
     def _name_shapes(self, facts: TaskFacts) -> dict[str, Shape]:
         """The shapes of inputs at another size, by the names that they have here."""
         held = zip(self.forward.inputs, facts.inputs, strict=False)
         return {one.source: spec.shape for one, spec in held if spec is not None}
 
-    def write_sized(self, settings: Settings) -> SizedText:
-        """The text for this size alone, with what it is for."""
+    def compose_sized(self, settings: Settings) -> SizedModule:
+        """The module for this size alone, with what it is for."""
         module, free = self._write_alone(settings)
-        text = module.as_text()
         held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
-        return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made, self.renamed)
+        return SizedModule(module, held, free.names if free else (), free.longer if free else 0, self.made, self.renamed)
 
     @cached_property
     def _written(self) -> dict[frozenset[tuple[str, object]], tuple[ModuleCode, FreeAxis | None]]:
@@ -244,11 +238,12 @@ class RegionPlan(KernelPlan):
             fix_sizes(self.regions)
         return write_code(self.regions, self.forward, settings, self._taken), None
 
-    def _guard(self, module: ModuleCode, wrong_shapes: str, words: str) -> ModuleText:
-        """The text with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
-        wrong = " or ".join(part for part in (wrong_shapes, self.wrong_types, self.wrong_values) if part)
+    def _guard(self, module: ModuleCode) -> ModuleCode:
+        """The module with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
+        wrong = " or ".join(part for part in (module.frame.wrong, self.wrong_types, self.wrong_values) if part)
+        words = f"{module.frame.made_for} on a CUDA device" if self.given else "a call"
         frame = replace(module.frame, wrong=wrong, made_for=f"{words}{self.made_with_values}")
-        return roll_steps(merge_kernels(replace(module, frame=frame))).as_text()
+        return roll_steps(merge_kernels(replace(module, frame=frame)))
 
 
 def cut_task(
@@ -349,14 +344,12 @@ def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> 
     signature, fixed = made_for(task.source, facts.init_inputs)
     tables, builder = _write_tables(task, facts, signature)
     tensors = [one for one in forward.inputs if not one.number]
-    shapes_differ = " or ".join(f"{one.source}.shape != {one.shape}" for one in tensors)
     tests = [f"{one.source}.dtype is not torch.{one.dtype}" for one in tensors]
     right = [test.replace("is not", "is") for test in tests]
     if tensors:
         cards = " and ".join(f"{one.source}.is_cuda" for one in tensors)
         tests.append(f"COMPILED and not {f'({cards})' if len(tensors) > 1 else cards}")
         right.append(f"(not COMPILED or {cards})")
-    shapes = {one.source: spec for one, spec in zip(forward.inputs, facts.inputs, strict=False) if spec is not None}
     wrong_values, numbers = _guard_values(facts, forward)
     right += [f"{name} {'is' if text in _SINGLE else '=='} {text}" for name, text in numbers.items()]
     needed = TaskFacts(
@@ -366,8 +359,7 @@ def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> 
     return RegionPlan(
         card=card, signature=signature, fixed=fixed, members=(), arguments=arguments, unpacked=unpacked, facts=needed, training=training,
         precision=task.precision, several=several, sizes=_name_sizes(task), right=" and ".join(right) or "True", builder=builder,
-        tables=tables, given=tuple(one.source for one in tensors), wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
-        made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + (" on a CUDA device" if tensors else "a call"),
+        tables=tables, given=tuple(one.source for one in tensors), wrong_types=" or ".join(tests),
         wrong_values=wrong_values, values=tuple(numbers),
         made_with_values=" with " + ", ".join(f"{name} = {literal}" for name, literal in numbers.items()) if numbers else "",
     )  # fmt: skip

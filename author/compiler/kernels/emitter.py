@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from tritonsmith.author.compiler.ir.code import Compare, Expression, For, Keyword, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, join_guards, loaded, ravel, unravel
+from tritonsmith.author.compiler.ir.operators import write
 from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
@@ -220,7 +221,7 @@ class Emitter:
             node = self.read(value.source, moved, guards)
             return node, self.depends(node)
         names = ravel(moved, value.source.shape).names
-        joined, filler = join_guards(guards, own), expression(value.fill)
+        joined, filler = join_guards(guards, own), write(value.fill, ())
         if joined is None:  # no place asks for it
             return _fill(value.dtype, filler), frozenset()
         if self.in_memory(value.source) and all(guard.names <= names for guard in own):

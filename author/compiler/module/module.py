@@ -20,6 +20,7 @@ from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Assign, Attribute, Call, Evaluate, Expression, Function, Keyword, Name, Statement, number
 from tritonsmith.author.compiler.ir.operators import Constant
 from tritonsmith.author.compiler.ir.scatter import Scatter
+from tritonsmith.author.compiler.ir.torch_calls import Clone, write_call, write_items, write_view
 from tritonsmith.author.compiler.ir.values import Formula, Held, Item, Joined, Tensor, TensorView
 from tritonsmith.author.compiler.ir.walk import iterate, names_in
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
@@ -35,14 +36,11 @@ from tritonsmith.author.compiler.kernels.rows import write_rows
 from tritonsmith.author.compiler.kernels.split import write_split
 from tritonsmith.author.compiler.module.equal_kernels import SharedKernels
 from tritonsmith.author.compiler.module.launches import make_launch
-from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, fill_expression, read_expression
-from tritonsmith.author.compiler.module.record import ModuleText as ModuleText
-from tritonsmith.author.compiler.module.record import SizedForward as SizedForward
+from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, ModuleFrame, read_expression
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.compiler.reading.reader import Forward, NamedValues, list_values
 from tritonsmith.author.members import attribute
 from tritonsmith.author.recipe import Settings
-from tritonsmith.evaluator.schema import TensorSpec
 
 _HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
             "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "split_alike", "leaves_range",
@@ -76,7 +74,7 @@ class ModuleWriter:
         self.kept: dict[tuple[Expression, ...], tuple[str, ...]] = {}
         """By what is asked for: the variables of a parameter's parts."""
         self.shared = SharedKernels()
-        self.frame = ModuleText()
+        self.frame = ModuleFrame()
         self.kernels: list[Function] = []
         self.statements: list[Statement] = []
         given = [one for one in forward.inputs if not one.number]
@@ -159,11 +157,7 @@ class ModuleWriter:
 
     def _write_call(self, region: CallRegion, read: set[int]) -> None:
         call = region.call
-        text = call.text
-        while "SELF[" in text:
-            path = text[text.index("SELF[") + 5 : text.index("]")]
-            text = text.replace(f"SELF[{path}]", attribute(path))
-        value = fill_expression(text, *map(self.express, call.inputs), device=self.device)
+        value = write_call(call.record, [*map(self.express, call.inputs)], self.device)
         name = self.locals.choose(call.name)
         self.variables[id(call)] = name
         self._set(name, _call(value, "contiguous") if id(call) in read and not call.several else value)
@@ -175,9 +169,9 @@ class ModuleWriter:
         if isinstance(value, Held):
             return read_expression(value.source)
         if isinstance(value, Item):
-            return fill_expression(f"{{0}}{value.way}", self.express(value.call))
-        assert isinstance(value, TensorView), "the cut stores all others"
-        return fill_expression(value.python, self.express(value.source))
+            return write_items(value.places, self.express(value.call))
+        assert isinstance(value, TensorView) and value.shown is not None, "the cut stores all others"
+        return write_view(value.shown, self.express(value.source))
 
     def _show(self, results: Any) -> Expression:
         if isinstance(results, Tensor):
@@ -219,7 +213,7 @@ class ModuleWriter:
     def _allocate(self, value: Tensor) -> Expression:
         """The memory of a value, with what it holds ahead of the kernel."""
         if isinstance(value, Scatter) and not value.is_fresh:
-            return fill_expression("{0}.clone(memory_format=torch.contiguous_format)", self.express(value.base))
+            return write_view(Clone(contiguous=True), self.express(value.base))
         base = value.base if isinstance(value, Scatter) and isinstance(value.base, Formula) else None
         zeroed = base is not None and base.expression in (Constant(0), Constant(0.0)) or isinstance(value, Buffer) and value.zeroed
         filled = () if base is None or zeroed else (base.fill(()),)
@@ -273,8 +267,3 @@ def _describe(region: WorkRegion) -> str:
     if region.free:
         return f"{shown.dtype}[{', '.join(['...', *map(str, shown.shape[1:])])}]"
     return f"{shown.dtype}{list(shown.shape)}"
-
-
-def describe_tensor(name: str, spec: TensorSpec) -> str:
-    """An argument in words."""
-    return f"{name} {spec.dtype}{list(spec.shape)}"

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tritonsmith.author.compiler.ir.operators import A, B
 from tritonsmith.author.compiler.ir.operators import Operator as Op
+from tritonsmith.author.compiler.ir.torch_calls import Clone, Permute
 from tritonsmith.author.compiler.ir.values import Held, Position, Tensor, TensorView, base_of
 from tritonsmith.author.compiler.lowering.calls import NotCovered
 from tritonsmith.author.compiler.lowering.patches import put
@@ -124,10 +124,9 @@ class Aliases:
         self._made[name] = Held(shape=source.shape, dtype=source.dtype, source="_")  # turns of turned tensors are put together
         turned = self._again(via)
         self._made[name] = source
-        found = re.fullmatch(r"\{0\}\.permute\(([\d, ]+)\)", turned.python) if isinstance(turned, TensorView) else None
-        if found is None:
+        if not isinstance(turned, TensorView) or not isinstance(turned.shown, Permute):
             return value
-        order = [int(axis) for axis in found[1].split(",")]
+        order = turned.shown.order
         return permute(value, tuple(order.index(axis) for axis in range(len(order))))
 
 
@@ -138,8 +137,7 @@ def _copy_given(value: Any) -> Any:
     base = base_of(value) if isinstance(value, Tensor) else None
     if not isinstance(base, Held) or not base.given:
         return value
-    form = "" if value is base else "memory_format=torch.contiguous_format"
-    return view(value, value.shape, lambda at: at, f"{{0}}.clone({form})")
+    return view(value, value.shape, lambda at: at, Clone(contiguous=value is not base))
 
 
 def _keys(node: OpNode, made: dict[str, Any]) -> list[Any]:

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
-from tritonsmith.author.compiler.operations import OPERATIONS, expression
+from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.walk import names_in
+from tritonsmith.author.compiler.operations import OPERATIONS, write_operation
 from tritonsmith.author.constructor import made_for
 from tritonsmith.author.families.chain.sizes import Sizes, Source, find_sizes, write_index
 from tritonsmith.author.members import attribute, complete_members, parameter_lines
@@ -84,6 +86,7 @@ class ChainReader:
         """What stands in front of the chain reads; empty where nothing does."""
         self.result = ""
         self.flops = 0.0
+        self.libdevice = False
 
     def fields(self) -> dict[str, Any]:
         """The fields of a ChainPlan. Raises NoPlan."""
@@ -110,6 +113,7 @@ class ChainReader:
             "dtype": self.facts.outputs[0].dtype,
             "elements": math.prod(self.shape),
             "flops": self.flops,
+            "libdevice": self.libdevice,
         }
 
     def is_fixed(self) -> bool:
@@ -189,8 +193,14 @@ class ChainReader:
             if isinstance(argument, dict) and "ref" in argument:
                 self.load(argument["ref"])
         self.variables[node.name] = f"t{len(self.lines)}"
-        self.lines.append(f"{self.variables[node.name]} = {expression(node, name, self.variables)}")
+        self.lines.append(f"{self.variables[node.name]} = {self.write(node, name, self.variables)}")
         self.flops += OPERATIONS[name].flops * math.prod(self.shape)
+
+    def write(self, node: OpNode, name: str, variables: Mapping[str, str]) -> str:
+        """The expression of an elementwise operation. Raises ValueError for what cannot be written."""
+        written = write_operation(node, name, variables)
+        self.libdevice |= "libdevice" in names_in(written)
+        return print_expression(written)
 
     def load(self, name: str) -> None:
         """Make a tensor an operand of the kernel the first time an elementwise node reads it."""

@@ -6,7 +6,7 @@ import math
 from dataclasses import replace
 
 from tritonsmith.author.cards.model import CardModel
-from tritonsmith.author.compiler.operations import OPERATIONS, expression
+from tritonsmith.author.compiler.operations import OPERATIONS
 from tritonsmith.author.families.chain.factors import Factor, flatten, read_equation
 from tritonsmith.author.families.chain.plan import ChainPlan, ChainReader
 from tritonsmith.author.families.chain.sizes import Source
@@ -108,7 +108,7 @@ class _ProductReader(ChainReader):
             return
         ref = next(value for value in (*node.args, *node.kwargs.values()) if isinstance(value, dict) and "ref" in value)
         factor = self._factor(ref, node)
-        self.factors[node.name] = replace(factor, lines=(*factor.lines, f"v = {expression(node, name, {ref['ref']: 'v'})}"))
+        self.factors[node.name] = replace(factor, lines=(*factor.lines, f"v = {self.write(node, name, {ref['ref']: 'v'})}"))
         self.flops += OPERATIONS[name].flops * math.prod(factor.shape)
 
     def is_fixed(self) -> bool:

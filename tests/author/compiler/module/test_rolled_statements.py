@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import pytest
 
+from module_records import read_module
 from tritonsmith.author.compiler.ir.parser import parse_statements
 from tritonsmith.author.compiler.ir.printer import print_statements
 from tritonsmith.author.compiler.module.launches import read_launch
-from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.statements import SlotKind, read_statement
 
@@ -23,7 +23,7 @@ def repeat(count: int = 6) -> list[str]:
 
 
 def roll(lines: list[str], returned: str) -> tuple[list[str], str]:
-    text = roll_steps(ModuleCode.from_text(ModuleText(forward=lines, returned=returned))).as_text()
+    text = roll_steps(read_module(lines, returned)).as_text()
     return text.forward, text.returned
 
 
