@@ -206,7 +206,7 @@ class TileGrid:
     def _count(self, axis: str, block: int, name: str) -> str:
         if axis == self.free:
             return name
-        count = -(-int(self.size(axis)) // block)
+        count = -(-self.product.sizes[(BATCH, LINE, COLUMN).index(axis)] // block)  # a Size where a second axis follows from one
         return str(count) if count > 1 else ""
 
     def list_sizes(self, lines: Iterable[str]) -> list[tuple[str, str]]:
