@@ -52,7 +52,8 @@ def _elements(spec: TensorSpec) -> int:
 
 def test_a_buffer_that_forward_writes_with_an_operator_is_a_tensor_again() -> None:
     """torch.fx assigns its stand-in to `self.seen`; who asks for the model's state behind that would get it."""
-    case = RegionCase("seen", "self.seen += x.sum(0); return x * 2", "torch.randn(3, 4)", init="self.register_buffer('seen', torch.ones(4))")
+    init = "self.register_buffer('seen', torch.ones(4))"
+    case = RegionCase("seen", "self.seen += x.sum(0); return x * 2", "torch.randn(3, 4)", init=init)
     facts, _ = probe(Task(name="a", path="a.py", source=case.source()))
     assert facts.parameters["seen"] == TensorSpec(shape=(4,)) and facts.ops
 
