@@ -15,7 +15,7 @@ from tritonsmith.author.compiler.lowering.pointwise import formula, select_where
 from tritonsmith.author.compiler.lowering.views import embed_diagonal, permute, reshape, view
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.plan import NoPlan
-from tritonsmith.author.writes import PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer, shows_other
+from tritonsmith.author.writes import OVERLAID, PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer, shows_other
 from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.node_names import name_node
 
@@ -52,7 +52,7 @@ class Aliases:
         elif name == "getattr":
             if node.args[1] in ("T", "mT", "data"):
                 self._shown[node.name] = (source, node)
-        elif name in (*RESHAPED, *TURNED, *SPLIT, *PICKED, "nn.Flatten", "nn.Unflatten"):
+        elif name in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *OVERLAID, "nn.Flatten", "nn.Unflatten"):
             if not any(isinstance(one, Tensor) for one in _keys(node, self._made)):
                 self._shown[node.name] = (source, node)
 
@@ -171,6 +171,7 @@ def _join_parts(via: OpNode, source: Tensor, parts: Any) -> Tensor:
     name = name_call(via)
     place_of_axis = 1 if name == "unbind" else 2
     given: Any = via.kwargs.get("dim", via.args[place_of_axis] if len(via.args) > place_of_axis else 0)
+    given = {"hsplit": min(1, len(source.shape) - 1), "vsplit": 0, "dsplit": 2}.get(name, given)
     axis, start = given % len(source.shape), 0
     lead: list[Any] = [{"slice": [None, None, None]}] * axis
     value = source
