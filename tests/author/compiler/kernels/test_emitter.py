@@ -57,7 +57,7 @@ def test_guards_are_masks_in_memory_and_choices_elsewhere() -> None:
     def view(source: Tensor) -> TensorView:
         return TensorView(
             shape=(100,), dtype="float32", source=source, move=lambda at: (at[0] - 2,), guard=lambda at: (Guard(at[0] - 2, 0, 90),),
-            fill='float("-inf")',
+            fill=Constant(float("-inf")),
         )  # fmt: skip
 
     emitter = _open()
