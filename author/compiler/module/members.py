@@ -8,7 +8,8 @@ from dataclasses import dataclass
 from tritonsmith.author.compiler.ir.bridge import parse_module
 from tritonsmith.author.compiler.ir.code import Expression, Number
 from tritonsmith.author.compiler.ir.parser import parse_expression
-from tritonsmith.author.compiler.ir.printer import print_statements
+from tritonsmith.author.compiler.ir.printer import print_expression, print_statements
+from tritonsmith.author.compiler.ir.torch_calls import TorchCall, write_call
 from tritonsmith.author.compiler.ir.walk import Path
 from tritonsmith.author.compiler.module.numbers import Fitter, list_columns, put_in, read_whole
 from tritonsmith.author.members import assign, complete_members, parent_lines, settle_members
@@ -23,8 +24,8 @@ class SizeMembers:
     facts: TaskFacts
     fixed: Mapping[str, str]
     """Arguments of the constructor."""
-    modules: tuple[str, ...]
-    """Those that PyTorch calls need, as `path|constructor call`."""
+    modules: Mapping[str, TorchCall]
+    """By path: what makes a module that PyTorch calls need."""
     constants: Mapping[str, str]
     """Tensors of numbers: by the call that makes one its name."""
     tables: tuple[str, ...]
@@ -73,11 +74,11 @@ def write_members(sizes: Sequence[SizeMembers]) -> tuple[str, ...]:
 def _write_group(group: Sequence[SizeMembers]) -> tuple[str, ...]:
     """Lines for one set of arguments. Raises NoSize where sizes with the same ones need other members."""
     facts = group[0].facts
-    modules = dict.fromkeys(line for one in group for line in one.modules)
-    made = {line.partition("|")[0]: line.partition("|")[2] for line in modules}
-    if any(one.facts.parameters != facts.parameters for one in group) or len(made) < len(modules):
+    made = {path: call for one in group for path, call in one.modules.items()}
+    if any(one.facts.parameters != facts.parameters or not one.modules.items() <= made.items() for one in group):
         raise NoSize(("sizes that SHAPES declares whose weights differ, while the constructor gets the same arguments", None))
-    lines = [part for path, text in made.items() for part in (*parent_lines(path, of_module=True), assign(path, text))]
+    calls = {path: print_expression(write_call(call)) for path, call in made.items()}
+    lines = [part for path, text in calls.items() for part in (*parent_lines(path, of_module=True), assign(path, text))]
     names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path in made)]
     return complete_members(lines, names, facts)
 

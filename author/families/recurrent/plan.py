@@ -301,7 +301,7 @@ class _Reader:
         """Random numbers stay PyTorch's call: under one seed they are the reference's, where it draws h0 before c0."""
         shape = node.args[0] if len(node.args) == 1 and isinstance(node.args[0], list | tuple) else node.args
         sizes = [str(size) if isinstance(size, int) else self._text(size, node) for size in shape]
-        readers = sum(str(other.args).count(f"'ref': '{node.name}'") for other in self.facts.ops)
+        readers = sum(other.references.count(node.name) for other in self.facts.ops)
         if readers != 1 or set(node.kwargs) - {"device"}:
             raise NoPlan((f"{name_node(node)} next to {name_node(self.node)}", node))
         device = node.kwargs.get("device")
