@@ -33,6 +33,7 @@ from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
 from tritonsmith.author.constructor import made_for
+from tritonsmith.author.members import Line
 from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, name_starred
 from tritonsmith.author.recipe import Settings
 from tritonsmith.author.writes import may_show
@@ -68,7 +69,7 @@ class RegionPlan(KernelPlan):
     """The sets of arguments that the module may be made with; `fixed` is the first of them."""
     made: int = 0
     """Which of them it is for."""
-    tables: tuple[str, ...] = ()
+    tables: tuple[Line, ...] = ()
     """Lines that keep tensors which no state holds."""
     renamed: dict[str, str] = Field(default_factory=dict)
     """Names of tensors of numbers, where the module for all sizes has others for them."""
@@ -362,7 +363,7 @@ def _name_sizes(task: Task) -> dict[str, int]:
     return {name: value for name in names if type(value := find_value(task, name)) is int}
 
 
-def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[str, ...], str]:
+def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[Line, ...], str]:
     """Lines that keep tensors that no state holds, and the function that makes the reference for them. Raises NoPlan."""
     used = [node for node in facts.ops if node.op == "get_attr" and node.target in facts.tables]
     if not used:
