@@ -23,6 +23,7 @@ from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import AnchorResult, MatrixProduct, Reduction
 from tritonsmith.author.compiler.kernels.product_tiles import PLAIN_STAGES
 from tritonsmith.author.compiler.module.batch import FreeAxis, find_batch, fix_sizes, list_all, pair_regions, write_free
+from tritonsmith.author.compiler.module.guards import require_types, require_values
 from tritonsmith.author.compiler.module.joining import OpenSpan, SizedModule, join_modules
 from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
 from tritonsmith.author.compiler.module.merging import merge_kernels
@@ -32,6 +33,7 @@ from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
 from tritonsmith.author.constructor import made_for
+from tritonsmith.author.members import Line
 from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, name_starred
 from tritonsmith.author.recipe import Settings
 from tritonsmith.author.writes import may_show
@@ -47,10 +49,6 @@ PLAIN: Settings = {
 }  # fmt: skip
 """Settings for any card: blocks of a few kilobytes, rows up to 128 kB on the chip, four programs for each processor on shared rows.
 Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""
-
-
-_SINGLE = ("None", "True", "False")
-"""Values that there is one object of: another one may equal `True`, and a tensor cannot be compared with `None`."""
 
 
 class RegionPlan(KernelPlan):
@@ -71,7 +69,7 @@ class RegionPlan(KernelPlan):
     """The sets of arguments that the module may be made with; `fixed` is the first of them."""
     made: int = 0
     """Which of them it is for."""
-    tables: tuple[str, ...] = ()
+    tables: tuple[Line, ...] = ()
     """Lines that keep tensors which no state holds."""
     renamed: dict[str, str] = Field(default_factory=dict)
     """Names of tensors of numbers, where the module for all sizes has others for them."""
@@ -286,18 +284,18 @@ def _forget_places(forward: Forward) -> None:
             one.kind = one.kind.removeprefix("arg")
 
 
-def _guard_values(facts: TaskFacts, forward: Forward) -> tuple[str, dict[str, str]]:
-    """Whether forward got other values than those that its operators were recorded with, and these by name. Raises NoPlan.
+def _list_values(facts: TaskFacts, forward: Forward) -> dict[str, str]:
+    """The values of arguments that are no tensors, as far as operators were recorded with them. Raises NoPlan.
 
     torch.fx follows such an argument like a tensor. A recorded run has its value in it, or has gone by it: a count, a flag.
     """
     if facts.traced_by is not TraceWay.RUN:
-        return "", {}
+        return {}
     numbers = {one.source: literal for one, literal in zip(forward.inputs, facts.values, strict=False) if one.number}
     for one in forward.inputs:
         if one.number and not numbers.get(one.source):
             raise NoPlan((f"the argument {one.source} of forward, which is neither a tensor nor a literal", None))
-    return " or ".join(f"{name} {'is not' if text in _SINGLE else '!='} {text}" for name, text in numbers.items()), numbers
+    return numbers
 
 
 def read_regions(task: Task, facts: TaskFacts, card: CardModel) -> RegionPlan:
@@ -318,7 +316,7 @@ def read_regions(task: Task, facts: TaskFacts, card: CardModel) -> RegionPlan:
         calls = [(region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)]
         raise NoPlan(*(calls or [("a forward that computes nothing", None)]))
     plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several, card))
-    members = [SizeMembers(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
+    members = [SizeMembers(one.facts, one.fixed, one.forward.members, one.constants, one.tables) for one in plans]
     constructors = list_constructors(members)
     builders = {one.builder for one in plans if one.builder}
     if len(builders) > 1 or len({(one.arguments, one.wrong_values, one.wrong_types) for one in plans}) > 1:
@@ -344,23 +342,17 @@ def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> 
     signature, fixed = made_for(task.source, facts.init_inputs)
     tables, builder = _write_tables(task, facts, signature)
     tensors = [one for one in forward.inputs if not one.number]
-    tests = [f"{one.source}.dtype is not torch.{one.dtype}" for one in tensors]
-    right = [test.replace("is not", "is") for test in tests]
-    if tensors:
-        cards = " and ".join(f"{one.source}.is_cuda" for one in tensors)
-        tests.append(f"COMPILED and not {f'({cards})' if len(tensors) > 1 else cards}")
-        right.append(f"(not COMPILED or {cards})")
-    wrong_values, numbers = _guard_values(facts, forward)
-    right += [f"{name} {'is' if text in _SINGLE else '=='} {text}" for name, text in numbers.items()]
+    numbers = _list_values(facts, forward)
+    types, values = require_types({one.source: one.dtype for one in tensors}), require_values(numbers)
     needed = TaskFacts(
         inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops), updates=facts.updates,
         traced_by=facts.traced_by, size_lines=facts.size_lines, tables=facts.tables, values=facts.values, init_inputs=facts.init_inputs,
     )  # fmt: skip
     return RegionPlan(
         card=card, signature=signature, fixed=fixed, members=(), arguments=arguments, unpacked=unpacked, facts=needed, training=training,
-        precision=task.precision, several=several, sizes=_name_sizes(task), right=" and ".join(right) or "True", builder=builder,
-        tables=tables, given=tuple(one.source for one in tensors), wrong_types=" or ".join(tests),
-        wrong_values=wrong_values, values=tuple(numbers),
+        precision=task.precision, several=several, sizes=_name_sizes(task), builder=builder,
+        tables=tables, given=tuple(one.source for one in tensors), right=" and ".join(one.right for one in (*types, *values)) or "True",
+        wrong_types=" or ".join(one.wrong for one in types), wrong_values=" or ".join(one.wrong for one in values), values=tuple(numbers),
         made_with_values=" with " + ", ".join(f"{name} = {literal}" for name, literal in numbers.items()) if numbers else "",
     )  # fmt: skip
 
@@ -371,7 +363,7 @@ def _name_sizes(task: Task) -> dict[str, int]:
     return {name: value for name in names if type(value := find_value(task, name)) is int}
 
 
-def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[str, ...], str]:
+def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[Line, ...], str]:
     """Lines that keep tensors that no state holds, and the function that makes the reference for them. Raises NoPlan."""
     used = [node for node in facts.ops if node.op == "get_attr" and node.target in facts.tables]
     if not used:

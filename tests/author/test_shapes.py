@@ -4,6 +4,7 @@ import asyncio
 
 import pytest
 
+from recipe_cases.declared import SizedCase
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.book import explain_refusal, list_matches, match
 from tritonsmith.author.compiler.plan import RegionPlan
@@ -26,9 +27,8 @@ STEPS = RegionCase("steps", "return torch.relu(self.g(x)[0]).mean(1)", "torch.ra
 
 
 def task_of(case: RegionCase, shapes: str, sizes: str = "R, N = 4, 20", constructor: str = "") -> Task:
-    source = case.source().replace("def __init__(self)", f"def __init__(self{', ' * bool(constructor)}{constructor})")
-    made_with = f"return [{constructor.upper()}]"
-    return Task(name="a_task", path="a_task.py", source=f"{sizes}\nSHAPES = {shapes}\n{source.replace('return []', made_with)}")
+    sized = SizedCase(**vars(case), shapes=shapes, sizes=sizes, constructor=constructor)
+    return Task(name="a_task", path="a_task.py", source=sized.source())
 
 
 def write(task: Task) -> str:

@@ -25,6 +25,7 @@ SIGNS = {
 PREFIXES = {"invert": "~", "neg": "-", "pos": "+"}
 """Those ahead of one operand."""
 _COMPARISONS = frozenset(("eq", "ne", "lt", "le", "gt", "ge"))
+_DEVICE = Name("device")
 _PRODUCTS = frozenset(("matmul", "bmm", "torch.matmul", "torch.bmm"))
 
 
@@ -96,7 +97,7 @@ def call_function(name: str, /, *arguments: Any, **keywords: Any) -> TorchCall:
     return TorchCall(Way.FUNCTION, name, arguments, keywords)
 
 
-def write_call(call: TorchCall, operands: Sequence[Expression], device: Expression) -> Expression:
+def write_call(call: TorchCall, operands: Sequence[Expression] = (), device: Expression = _DEVICE) -> Expression:
     """The code of a call.
 
     Args:

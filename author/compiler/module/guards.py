@@ -20,9 +20,29 @@ class Condition(NamedTuple):
     wrong: str
 
 
+_OPPOSITES = {"==": "!=", "<=": ">", "is": "is not"}
+
+
 def compare(left: str, sign: str, right: object) -> Condition:
-    """A comparison by `==` or `<=`."""
-    return Condition(f"{left} {sign} {right}", f"{left} {'!=' if sign == '==' else '>'} {right}")
+    """A comparison by `==`, `<=` or `is`."""
+    return Condition(f"{left} {sign} {right}", f"{left} {_OPPOSITES[sign]} {right}")
+
+
+def require_types(types: Mapping[str, str]) -> list[Condition]:
+    """Tests of the types of tensors, and of where they lie."""
+    tests = [compare(f"{name}.dtype", "is", f"torch.{dtype}") for name, dtype in types.items()]
+    cards = " and ".join(f"{name}.is_cuda" for name in types)
+    refused = f"COMPILED and not {f'({cards})' if len(types) > 1 else cards}"
+    return [*tests, Condition(f"(not COMPILED or {cards})", refused)] if tests else []
+
+
+def require_values(literals: Mapping[str, str]) -> list[Condition]:
+    """Tests of arguments that are no tensors, by the literals that they are to be."""
+    return [compare(name, "is" if text in _SINGLE else "==", text) for name, text in literals.items()]
+
+
+_SINGLE = ("None", "True", "False")
+"""Values that there is one object of: another one may equal `True`, and a tensor cannot be compared with `None`."""
 
 
 def require_inputs(

@@ -61,8 +61,8 @@ _DEVICE = "<device>"
 """What a trace has in place of a device."""
 
 
-def call_library(call: NodeCall, members: list[str]) -> Tensor | ComplexPair | tuple[Tensor, ...]:
-    """The node as a PyTorch call; lines that make a module are added to `members`. Raises NoPlan for what cannot be written."""
+def call_library(call: NodeCall, members: dict[str, TorchCall]) -> Tensor | ComplexPair | tuple[Tensor, ...]:
+    """The node as a PyTorch call; what makes a module is added to `members`, by its path. Raises NoPlan for what cannot be written."""
     node = call.node
     inputs: list[Tensor] = []
     if not node.outputs:
@@ -110,7 +110,7 @@ def _show_parts(call: NodeCall, record: TorchCall, inputs: list[Tensor]) -> Comp
     )  # fmt: skip
 
 
-def _record_call(call: NodeCall, inputs: list[Tensor], members: list[str]) -> TorchCall:
+def _record_call(call: NodeCall, inputs: list[Tensor], members: dict[str, TorchCall]) -> TorchCall:
     """The record of a call; tensors are added to `inputs`. Raises NotCovered for arguments that no record stands for."""
     node = call.node
     if node.op == "call_module":
@@ -165,7 +165,7 @@ def _record_function(node: OpNode, arguments: tuple[Any, ...], named: dict[str, 
     return TorchCall(Way.FUNCTION, f"{module}.{name}", arguments, named)
 
 
-def _record_module(call: NodeCall, inputs: list[Tensor], members: list[str]) -> TorchCall:
+def _record_module(call: NodeCall, inputs: list[Tensor], members: dict[str, TorchCall]) -> TorchCall:
     node = call.node
     arguments = [_record(one, inputs) for one in call.args]
     named = {key: _record(value, inputs) for key, value in call.kwargs.items()}
@@ -187,11 +187,11 @@ def _record_module(call: NodeCall, inputs: list[Tensor], members: list[str]) -> 
         return call_function(f"{FUNCTIONAL}{name}", *arguments, **named)
     if "training" in node.attributes:
         raise NoPlan((f"{name_node(node)} in another mode than the model's", node))
-    members.append(f"{node.target}|{_write_constructor(call)}")
+    members[node.target] = _record_constructor(call)
     return TorchCall(Way.MEMBER, node.target, tuple(arguments), named)
 
 
-def _write_constructor(call: NodeCall) -> str:
+def _record_constructor(call: NodeCall) -> TorchCall:
     """A call that makes such a module again, with weights of the reference's types. Raises NoPlan where its arguments are not known."""
     node = call.node
     if node.constructor is None:
@@ -200,8 +200,8 @@ def _write_constructor(call: NodeCall) -> str:
     if len(types) > 1:
         raise NoPlan((f"{name_node(node)} with weights of several types", node))
     (dtype,) = types or {"float32"}
-    made = ", ".join(f"{key}={value!r}" for key, value in node.constructor.items())
-    return f"nn.{node.module_type}({made})" + ("" if dtype == "float32" else f".to(torch.{dtype})")
+    made = call_function(f"nn.{node.module_type}", **node.constructor)
+    return made if dtype == "float32" else TorchCall(Way.METHOD, "to", (made, Global(f"torch.{dtype}")))
 
 
 def _list_rims(node: OpNode) -> list[int]:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.ir.torch_calls import TorchCall
 from tritonsmith.author.compiler.ir.values import (
     TRITON_TYPES,
     AnchorResult,
@@ -71,8 +72,8 @@ class Forward:
     inputs: list[Held]
     results: Any
     """What it returns: a value, or tuples, lists and dicts of them."""
-    members: list[str] = field(default_factory=list)
-    """Modules that PyTorch calls need, as `path|constructor call`."""
+    members: dict[str, TorchCall] = field(default_factory=dict)
+    """By path: what makes a module that PyTorch calls need."""
     updates: dict[str, Tensor] = field(default_factory=dict)
     """By buffer that forward writes: its value behind it."""
     constants: dict[str, Held] = field(default_factory=dict)

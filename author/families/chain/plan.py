@@ -12,7 +12,7 @@ from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.operations import OPERATIONS, write_operation
 from tritonsmith.author.constructor import made_for
 from tritonsmith.author.families.chain.sizes import Sizes, Source, find_sizes, write_index
-from tritonsmith.author.members import attribute, complete_members, parameter_lines
+from tritonsmith.author.members import Line, attribute, complete_members, list_parameter, settle_members
 from tritonsmith.author.plan import KernelPlan, NoPlan, forward_arguments
 from tritonsmith.author.types import WORKED
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts
@@ -80,7 +80,7 @@ class ChainReader:
         """By node: what the kernel calls its value."""
         self.operands: dict[str, Source] = {}
         """By the name of its value: every tensor that elementwise nodes read."""
-        self.members: list[str] = []
+        self.members: list[Line] = []
         self.lines: list[str] = []
         self.head: tuple[Source, ...] = ()
         """What stands in front of the chain reads; empty where nothing does."""
@@ -103,7 +103,7 @@ class ChainReader:
             "card": self.card,
             "signature": signature,
             "fixed": fixed,
-            "members": complete_members(self.members, list(self.facts.parameters), self.facts),
+            "members": settle_members(complete_members(self.members, self.facts.parameters, self.facts)),
             "arguments": forward_arguments(self.facts),
             "operands": tuple(self._operand(value, source, sizes) for value, source in self.operands.items()),
             "lines": tuple(self.lines),
@@ -170,7 +170,7 @@ class ChainReader:
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
                 raise ValueError(f"self.{node.target}, which is neither a parameter nor a persistent buffer")
-            self.members.extend(parameter_lines(node.target, self.facts))
+            self.members.extend(list_parameter(node.target, self.facts))
             spec = self.facts.parameters[node.target]
             self.sources[node.name] = Source(attribute(node.target), spec.shape, spec.dtype, given=False)
         elif self.is_head(node):
