@@ -96,7 +96,7 @@ def _place(found: Tensor, starts: list[Tensor], window: Sizes, dilation: Sizes, 
 def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, rims: Sizes, sizes: Shape, shape: Shape) -> Tensor:
     """How many places of a window count along one axis: those inside the tensor and its rim."""
     start = _find_start(shape, lead + axis, stride[axis], padding[axis])
-    counted = Op.MINIMUM(A + window[axis], sizes[axis] + rims[axis]) - Op.MAXIMUM(A, -rims[axis])
+    counted = Op.FMIN(A + window[axis], sizes[axis] + rims[axis]) - Op.FMAX(A, -rims[axis])
     return Formula(shape=shape, dtype="float32", expression=counted.to("float32"), inputs=(start,))
 
 

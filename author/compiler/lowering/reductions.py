@@ -74,9 +74,8 @@ def _extreme(call: NodeCall) -> Lowered:
     kind = "max" if "max" in name else "min"
     second = call.get(1, "other", default=None)
     if isinstance(second, Tensor):
-        return formula(
-            Op.MAXIMUM(A, B) if kind == "max" else Op.MINIMUM(A, B), call.args[0], second, like=call.dtype, shape=call.shape
-        )
+        larger, smaller = (Op.MAXIMUM, Op.MINIMUM) if call.dtype in FLOATS else (Op.FMAX, Op.FMIN)
+        return formula((larger if kind == "max" else smaller)(A, B), call.args[0], second, like=call.dtype, shape=call.shape)
     source, axes, keep = _where(call)
     if len(call.node.outputs) < 2:
         return reduce(source, axes, kind, "", keep)
@@ -256,7 +255,7 @@ def cosine(left: Tensor, right: Tensor, axis: int, eps: float, dtype: str) -> Te
     axes = (axis % len(product.shape),)
     dot = reduce(product, axes, "sum")
     sizes = [reduce(formula(A * A, expand(one, product.shape), like=dtype), axes, "sum") for one in (left, right)]
-    return formula(A / (Op.MAXIMUM(Op.SQRT(B), D) * Op.MAXIMUM(Op.SQRT(C), D)), dot, *sizes, eps, like=dtype)
+    return formula(A / (Op.FMAX(Op.SQRT(B), D) * Op.FMAX(Op.SQRT(C), D)), dot, *sizes, eps, like=dtype)
 
 
 def _distance(call: NodeCall) -> Lowered:
