@@ -378,7 +378,8 @@ def is_typed(value: Number, dtype: str) -> bool:
         return False
     if isinstance(value, float):
         small = 0.0 < abs(value) < 2.0**-126
-        return _is_negative_zero(value) or small or (dtype == "float64" and TYPES["float32"].round(value) != value)
+        wide = abs(value) > TYPES["float32"].largest and math.isfinite(value)
+        return _is_negative_zero(value) or small or (dtype == "float64" and (wide or TYPES["float32"].round(value) != value))
     return dtype == "int64" and 2**31 <= value < 2**32
 
 

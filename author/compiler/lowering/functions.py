@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.operators import A, B, C, D, Tree, Type, chain
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, Tensor, widen
@@ -40,12 +39,13 @@ _SPECIAL: dict[str, tuple[Tree, int]] = {
     "xlogy": (Op.WHERE(Op.EQ(A, 0.0) & Op.EQ(B, B), 0.0, A * Op.LOG(B)), 2),
     "xlog1py": (Op.WHERE(Op.EQ(A, 0.0) & Op.EQ(B, B), 0.0, A * Op.LOG1P(B)), 2),
     "logaddexp": (_LOGARITHM, 2), "fmax": (Op.FMAX(A, B), 2), "fmin": (Op.FMIN(A, B), 2),
-    "ldexp": (A * Op.EXP2(B), 2),
     "logaddexp2": (
         Op.WHERE(Op.EQ(A, B), A + 1.0, Op.MAXIMUM(A, B) + Op.LOG1P(Op.EXP2(-Op.ABS(A - B))) * (1 / math.log(2))), 2,
     ),
 }  # fmt: skip
 """Expressions over floating-point operands, and how many."""
+_STEPPED = ("frac", "fix", "sgn", "heaviside")
+"""Those that take a step where a value crosses a number."""
 _MOST_FACTORS = 8
 """Of a power that is a product."""
 _TESTS = {"isposinf": Op.EQ(A, math.inf), "isneginf": Op.EQ(A, -math.inf)}
@@ -53,10 +53,15 @@ _TESTS = {"isposinf": Op.EQ(A, math.inf), "isneginf": Op.EQ(A, -math.inf)}
 
 def _apply(call: NodeCall) -> Lowered:
     """A function of the table."""
-    tree, number = _SPECIAL[call.node.target.rpartition(".")[2].rstrip("_")]
+    name = call.node.target.rpartition(".")[2].rstrip("_")
+    tree, number = _SPECIAL[name]
     operands = [*call.args, *call.kwargs.values()][:number]
     if call.dtype not in FLOATS or len(operands) < number:
         raise NotCovered(f"on {call.dtype}")
+    if name == "nextafter" and widen(call.dtype) != call.dtype:  # the next number of fp32 is not that of 16 bits
+        raise NotCovered(f"on {call.dtype}")
+    if name in _STEPPED:
+        return formula_of_settled(tree, *operands, like=call.dtype, shape=call.shape)
     return formula(tree, *operands, like=call.dtype, shape=call.shape)
 
 
@@ -88,8 +93,11 @@ def _divide(call: NodeCall) -> Lowered:
         raise NotCovered(f"with rounding_mode={mode}")
     if whole:
         return divide_whole("floor_divide" if mode == "floor" else "trunc_divide", left, right, call)
-    text = Op.REAL_QUOTIENT(A, B) if mode == "floor" else Op.TRUNC(A / B)
-    return formula_of_settled(text, left, right, like=call.dtype, shape=call.shape)
+    left, right = (settle(one) if isinstance(one, Tensor) else one for one in (left, right))
+    if mode == "floor":
+        return formula(Op.REAL_QUOTIENT(A, B), left, right, like=call.dtype, shape=call.shape)
+    quotient = settle(formula(A / B, left, right, like=call.dtype, shape=call.shape))
+    return formula(Op.TRUNC(A), quotient, like=call.dtype, shape=call.shape)
 
 
 def _bound(call: NodeCall) -> Lowered:
@@ -114,6 +122,14 @@ def _as_bound(bound: Any, dtype: str) -> Any:
     if dtype not in FLOATS and (not isinstance(bound, int) or isinstance(bound, bool)):
         raise NotCovered(f"between {bound} on {dtype}")
     return bound
+
+
+def _scale_by_power(call: NodeCall) -> Lowered:
+    """`ldexp`: times a power of two that is rounded to the type of its exponent, and so may be 0 or infinite."""
+    value, exponent = call.tensor(0, "input", "self"), call.tensor(1, "other")
+    dtype = exponent.dtype if exponent.dtype in FLOATS else "float32"
+    power = settle(formula(Op.EXP2(A), exponent, like=dtype))
+    return formula(A * B, value, power, like=call.dtype, shape=call.shape)
 
 
 def _invert(call: NodeCall) -> Lowered:
@@ -180,14 +196,6 @@ def _round(call: NodeCall) -> Lowered:
     return formula(text, settle(value), float(10 ** abs(decimals)), like=call.dtype)
 
 
-def _raise_wide(base: Any, exponent: Any, shape: Shape) -> Tensor:
-    """`pow` in float64."""
-    if isinstance(base, Tensor) and isinstance(exponent, int | float):
-        if exponent == int(exponent) and 1 <= exponent <= _MOST_FACTORS:
-            return formula(chain(Op.MUL, [A] * int(exponent)), base, like="float64")
-    return formula(Op.POW(A, B), base, exponent, like="float64", shape=shape)
-
-
 def _clamp(call: NodeCall) -> Lowered:
     """`clamp`: what all families know, but for bounds that are tensors."""
     bounds = [*call.args[1:], *(value for name, value in call.kwargs.items() if name in ("min", "max"))]
@@ -203,8 +211,6 @@ def _divide_any(call: NodeCall) -> Lowered:
 def _raise(call: NodeCall) -> Lowered:
     """`pow` of whole numbers to small exponents; of other numbers what all families know."""
     base, exponent = call.get(0, "input", "self"), call.get(1, "exponent")
-    if call.dtype == "float64":
-        return _raise_wide(base, exponent, call.shape)
     if call.dtype in FLOATS:
         return KNOWN(call)
     if not isinstance(base, Tensor) or exponent not in range(1, _MOST_FACTORS + 1) or call.dtype == "bool":
@@ -220,6 +226,6 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("invert", "bitwise_not"), _invert),
     **dict.fromkeys(("lshift", "rshift", "ilshift", "irshift", "__lshift__", "__rshift__"), _shift),
     **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), _shift),
-    "nan_to_num": _replace_special, "logit": _unsquash, "rsub": _subtract_from, "isclose": _compare_nearly,
+    "ldexp": _scale_by_power, "nan_to_num": _replace_special, "logit": _unsquash, "rsub": _subtract_from, "isclose": _compare_nearly,
     "float_power": _raise, "round": _round,
 }  # fmt: skip

@@ -34,7 +34,7 @@ _PLAIN: dict[str, tuple[Tree, int]] = {
     "prelu": (Op.WHERE(A > 0.0, A, A * B), 2),
 }  # fmt: skip
 """Expressions over floating-point operands, and how many."""
-_STEPPED = ("floor", "ceil", "trunc", "sign", "fmod", "remainder", "mod", "floordiv", "floor_divide")
+_STEPPED = ("floor", "ceil", "trunc", "sign", "fmod", "remainder", "mod")
 """Those that take a step where a value crosses a number."""
 _WHOLE: dict[str, tuple[Tree, int]] = {
     "add": (A + B, 2), "sub": (A - B, 2), "mul": (A * B, 2), "neg": (-A, 1), "abs": (Op.ABS(A), 1),
@@ -268,6 +268,8 @@ def _lower_plain(call: NodeCall) -> Lowered:
         return _lower_whole(call, name, [one for one in call.args if isinstance(one, Tensor)])
     tree, number = _PLAIN[name]
     operands = [*call.args, *call.kwargs.values()][:number]
+    if name in ("floordiv", "floor_divide"):  # PyTorch divides by the number itself
+        return formula(tree, *(settle(one) if isinstance(one, Tensor) else one for one in operands), like=call.dtype, shape=call.shape)
     if name in _STEPPED:
         return formula_of_settled(tree, *operands, like=call.dtype, shape=call.shape)
     if name == "prelu":
@@ -363,6 +365,8 @@ def _shrink(call: NodeCall) -> Lowered:
     value = call.tensor(0, "input")
     if name == "threshold":
         least, other = call.option(1, "threshold", 0.0), call.option(2, "value", 0.0)
+        if round_number(least, call.dtype) != least:  # PyTorch compares with the number itself, or with the rounded one, by device
+            raise NotCovered(f"of {least} on {call.dtype}")
         return formula_of_settled(Op.WHERE(A <= B, C, A), value, least, other, like=call.dtype)
     if name == "celu":
         alpha = call.option(1, "alpha", 1.0)
@@ -373,7 +377,6 @@ def _shrink(call: NodeCall) -> Lowered:
     bound = call.option(1, "lambd", 0.5)
     if name == "hardshrink":
         return formula_of_settled(Op.WHERE(Op.ABS(A) <= B, 0.0, A), value, bound, like=call.dtype)
-    bound = round_number(bound, call.dtype)
     return formula(Op.WHERE(Op.ABS(A) <= B, 0.0, Op.WHERE(A > 0.0, A - B, A + B)), value, bound, like=call.dtype)
 
 

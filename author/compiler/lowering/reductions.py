@@ -82,11 +82,12 @@ def _extreme(call: NodeCall) -> Lowered:
     return find_best(source, axes, kind, keep)
 
 
-def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool) -> tuple[Tensor, Tensor]:
-    """The largest (`max`) or least (`min`) element along some axes, and its place among them."""
+def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool, last: bool = False) -> tuple[Tensor, Tensor]:
+    """The largest (`max`) or least (`min`) element along some axes, and its first place among them; of NaN the last one where `last`."""
     if along(source.shape, axes) == 1:
         return reduce(source, axes, kind, "", keep), reduce(source, axes, f"arg{kind}", "int64", keep, which=1)
-    best = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=f"arg{kind}")
+    word = "last" if last and source.dtype in FLOATS else "arg"
+    best = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=f"{word}{kind}")
     return take(best, 0, source.dtype, keep), take(best, 1, "int64", keep)
 
 
@@ -150,7 +151,7 @@ def _spread(call: NodeCall) -> Lowered:
     mean, squares, _ = find_moments(source, axes)
     name = call.node.target.rpartition(".")[2]
     tree = Op.SQRT(A / B) if name.startswith("std") else A / B
-    found = cast(formula(tree, squares, along(source.shape, axes) - correction, like=squares.dtype), call.dtype)
+    found = cast(formula(tree, squares, max(0, along(source.shape, axes) - correction), like=squares.dtype), call.dtype)
     values = (found, cast(mean, call.dtype)) if name.endswith("mean") else (found,)
     shaped = tuple(one if keep else reshape(one, spec.shape) for one, spec in zip(values, call.node.outputs, strict=True))
     return shaped if len(shaped) > 1 else shaped[0]
