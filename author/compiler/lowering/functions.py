@@ -16,6 +16,7 @@ from tritonsmith.author.compiler.lowering.pointwise import (
     divide_whole,
     formula,
     formula_of_settled,
+    round_number,
     settle,
 )
 from tritonsmith.author.types import TYPES, NumberKind
@@ -119,6 +120,7 @@ def _as_bound(bound: Any, dtype: str) -> Any:
     if isinstance(bound, Tensor):
         return bound
     bound = float(bound["float"]) if isinstance(bound, dict) and "float" in bound else bound
+    bound = round_number(bound, dtype)
     if dtype not in FLOATS and (not isinstance(bound, int) or isinstance(bound, bool)):
         raise NotCovered(f"between {bound} on {dtype}")
     return bound

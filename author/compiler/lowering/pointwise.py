@@ -36,6 +36,8 @@ _PLAIN: dict[str, tuple[Tree, int]] = {
 """Expressions over floating-point operands, and how many."""
 _STEPPED = ("floor", "ceil", "trunc", "sign", "fmod", "remainder", "mod")
 """Those that take a step where a value crosses a number."""
+_BOUNDED = ("clamp", "hardtanh", "maximum", "minimum")
+"""Those that may give a number as it is, and so round it first."""
 _WHOLE: dict[str, tuple[Tree, int]] = {
     "add": (A + B, 2), "sub": (A - B, 2), "mul": (A * B, 2), "neg": (-A, 1), "abs": (Op.ABS(A), 1),
     "maximum": (Op.FMAX(A, B), 2), "minimum": (Op.FMIN(A, B), 2), "square": (A * A, 1),
@@ -220,8 +222,17 @@ def _lower_known(call: NodeCall) -> Lowered:
         if name != "pow":
             raise NotCovered(str(error)) from None
         tree = formula(Op.POW(A, B), *call.args[:2], like=call.dtype).expression
+    if name in _BOUNDED:
+        tree = _round_numbers(tree, call.dtype)
     flops = OPERATIONS[name].flops
     return Formula(shape=call.shape, dtype=call.dtype, expression=drop_ones(tree), inputs=tuple(inputs), flops=flops)
+
+
+def _round_numbers(tree: Tree, dtype: str) -> Tree:
+    """The tree with its numbers as a type holds them."""
+    if isinstance(tree, Constant):
+        return Constant(round_number(tree.value, dtype), tree.dtype)
+    return Applied(tree.operator, tuple(_round_numbers(one, dtype) for one in tree.arguments)) if isinstance(tree, Applied) else tree
 
 
 def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:

@@ -10,7 +10,7 @@ from tritonsmith.author.compiler.ir.operators import A, B, C, D
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula
+from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula, round_number
 from tritonsmith.author.compiler.lowering.views import expand, reshape
 
 _OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
@@ -240,7 +240,7 @@ def _normalize(call: NodeCall) -> Lowered:
     source, order, eps = call.tensor(0, "input"), call.get(1, "p", default=2.0), call.get(3, "eps", default=1e-12)
     axes = find_axes(call.get(2, "dim", default=1), len(source.shape))
     size = vector_norm(source, order, axes, True, call.dtype)
-    return formula(A / Op.MAXIMUM(B, C), source, size, eps, like=call.dtype)
+    return formula(A / Op.MAXIMUM(B, C), source, size, round_number(eps, call.dtype), like=call.dtype)
 
 
 def _similar(call: NodeCall) -> Lowered:
@@ -256,7 +256,7 @@ def cosine(left: Tensor, right: Tensor, axis: int, eps: float, dtype: str) -> Te
     axes = (axis % len(product.shape),)
     dot = reduce(product, axes, "sum")
     sizes = [reduce(formula(A * A, expand(one, product.shape), like=dtype), axes, "sum") for one in (left, right)]
-    return formula(A / (Op.FMAX(Op.SQRT(B), D) * Op.FMAX(Op.SQRT(C), D)), dot, *sizes, eps, like=dtype)
+    return formula(A / (Op.FMAX(Op.SQRT(B), D) * Op.FMAX(Op.SQRT(C), D)), dot, *sizes, round_number(eps, dtype), like=dtype)
 
 
 def _distance(call: NodeCall) -> Lowered:
