@@ -33,7 +33,7 @@ _PRODUCT_PLAN = ProductPlan(
         "self.dense.bias = nn.Parameter(torch.empty((72,), dtype=torch.float32))",
     ),
     arguments="x", operands=(Operand(value="v0", source="self.dense.bias", index="(offset) % 72", per_column=True),),
-    lines=("t0 = total + v0", "t1 = tl.maximum(t0, 0.0)", "t2 = t1 * 0.5"), result="t2", dtype="float32", elements=6912,
+    lines=("t0 = total + v0", "t1 = tl.maximum(t0, 0.0, propagate_nan=tl.PropagateNan.ALL)", "t2 = t1 * 0.5"), result="t2", dtype="float32", elements=6912,
     sizes=find_sizes((96, 72), [Source("x", (96, 72), "float32", given=True, inner=160),
                                 Source("self.dense.bias", (72,), "float32", given=False)]),
     given=("x",), flops=13824.0, product_flops=2211840.0,
