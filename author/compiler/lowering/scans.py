@@ -215,6 +215,7 @@ def _interpolate(call: NodeCall) -> Lowered:
     found = _order(source, axis, False)
     low = found.restore(found.pick(below))
     if place == below:
+        low = formula(A + (A - A), low, like="float32")  # from infinity to itself is no way
         return reshape(_spread_nan(found, low), call.shape)
     share, high = place - below, found.restore(found.pick(below + 1))
     tree, weight = (A + (B - A) * C, share) if share < 0.5 else (B - (B - A) * C, 1.0 - share)
