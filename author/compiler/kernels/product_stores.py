@@ -20,7 +20,7 @@ from tritonsmith.author.compiler.ir.code import Assign, Expression, Name, Statem
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel
 from tritonsmith.author.compiler.ir.template import expression, statement
 from tritonsmith.author.compiler.ir.values import Reduction, Tensor, TensorView
-from tritonsmith.author.compiler.kernels.anchors import HELPER, Terms, fill_line, find_kind, find_neutral
+from tritonsmith.author.compiler.kernels.anchors import EXTREMES, HELPER, Terms, fill_line, find_kind, find_neutral
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope, locate_store
 from tritonsmith.author.compiler.kernels.kernel import Buffer
 from tritonsmith.author.compiler.kernels.pieces import assign, choose, divide, join_tests, store, times
@@ -176,9 +176,9 @@ class StoreWriter:
     def _take(self, kind: str, value: Expression, size: int, rows: Expression = BLOCK_M) -> Expression:
         """A number for each few neighbours of a row; all of a tile need no other shape, which would move them between threads."""
         if size == self.grid.tile.columns:
-            return expression("tl.{kind}({x}, 1, keep_dims=True)", kind=kind, x=value)
+            return _write_reduction(kind, value, 1, keep=True)
         shape = Tuple((rows, divide(BLOCK_N, size), number(size)))
-        return expression("tl.{kind}({x}, 2)", kind=kind, x=_reshape(value, shape))
+        return _write_reduction(kind, _reshape(value, shape), 2)
 
     def _take_in_strips(self, kind: str, value: Expression) -> Expression:
         """A number for each window of strips: first of what lies above each other, which a thread has, then of neighbours."""
@@ -189,7 +189,7 @@ class StoreWriter:
         axis = 1 + len(blocks)
         taken = _reshape(value, Tuple((BLOCK_M, *blocks, *map(number, (*high, order.strip, order.window[-1])))))
         for along in (*(axis for _ in high), axis + 1):
-            taken = expression("tl.{kind}({x}, {along})", kind=kind, x=taken, along=along)
+            taken = _write_reduction(kind, taken, along)
         return taken if whole else _reshape(taken, Tuple((BLOCK_M, divide(BLOCK_N, order.area))))
 
     def _find_moments(self, anchor: Reduction, value: Expression, inside: Expression | None) -> None:
@@ -220,3 +220,11 @@ _TILE = Tuple((BLOCK_M, BLOCK_N))
 
 def _reshape(value: Expression, shape: Expression) -> Expression:
     return expression("tl.reshape({x}, {shape})", x=value, shape=shape)
+
+
+def _write_reduction(kind: str, value: Expression, axis: int, *, keep: bool = False) -> Expression:
+    """A sum or an extreme along an axis; an extreme is NaN if one value is."""
+    options = ", keep_dims=True" if keep else ""
+    if kind in EXTREMES:
+        return expression(f"tl.reduce({{x}}, {axis}, combine_fn={EXTREMES[kind]}{options})", x=value)
+    return expression(f"tl.{kind}({{x}}, {axis}{options})", x=value)

@@ -11,7 +11,7 @@ from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.torch_calls import Cut, Expand, Permute, Reshape, Select, Unfold, ViewStep, call_function
 from tritonsmith.author.compiler.ir.values import ZERO_POINT, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.author.compiler.lowering.pointwise import cast, formula, to_constant
+from tritonsmith.author.compiler.lowering.pointwise import cast, formula, round_number, to_constant
 
 MOST_PARTS = 8
 """Tensors that a kernel reads as one; it asks for each element which of them has it."""
@@ -115,7 +115,7 @@ def pad(source: Tensor, before: tuple[int, ...], after: tuple[int, ...], fill: A
     return view(
         source, shape, lambda at: tuple(index - low for index, low in zip(at, before, strict=True)), None,
         lambda at: tuple(Guard(index, low, low + size) for index, low, size in zip(at, before, sizes, strict=True)),
-        to_constant(fill, source.dtype),
+        to_constant(round_number(fill, source.dtype), source.dtype),
     )  # fmt: skip
 
 
