@@ -95,7 +95,7 @@ class ModuleCode:
         return (statement for forward in self.forwards for statement in forward.statements)
 
 
-# Text that is handed over. It goes when every writer makes records.
+# Text that is handed over. It goes when modules of several sizes are joined as records.
 
 
 @lru_cache(maxsize=4096)
