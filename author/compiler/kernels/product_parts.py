@@ -19,7 +19,8 @@ from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Held, Tensor, Tens
 from tritonsmith.author.compiler.kernels.emitter import Arguments
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, make_function
 from tritonsmith.author.compiler.kernels.pieces import add, assign, join_tests, loop, store, times, widen
-from tritonsmith.author.compiler.kernels.product_tiles import INNER, OUTER, ProductTile, TileEmitter, is_below
+from tritonsmith.author.compiler.kernels.product_grid import INNER, OUTER, TileEmitter, is_below
+from tritonsmith.author.compiler.kernels.product_tiles import ProductTile
 from tritonsmith.author.types import PART
 
 _PART = TYPE_NAMES[PART]

@@ -24,7 +24,7 @@ from tritonsmith.author.compiler.kernels.anchors import EXTREMES, HELPER, Terms,
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope, locate_store
 from tritonsmith.author.compiler.kernels.kernel import Buffer
 from tritonsmith.author.compiler.kernels.pieces import assign, choose, divide, join_tests, store, times
-from tritonsmith.author.compiler.kernels.product_tiles import BLOCK_M, BLOCK_N, OUTER, TileEmitter, TileGrid, unfold_sums, write_places
+from tritonsmith.author.compiler.kernels.product_grid import BLOCK_M, BLOCK_N, OUTER, TileEmitter, TileGrid, unfold_sums, write_places
 
 _NAMES = {"max": "most", "min": "least", "sum": "part"}
 

@@ -29,24 +29,22 @@ from tritonsmith.author.compiler.ir.walk import names_in, rename
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, make_function
 from tritonsmith.author.compiler.kernels.pieces import add, assign, join_tests, load, loop, times
-from tritonsmith.author.compiler.kernels.product_parts import FreshParts, watch_places, write_fresh, write_parts
-from tritonsmith.author.compiler.kernels.product_stores import StoreWriter
-from tritonsmith.author.compiler.kernels.product_tiles import (
+from tritonsmith.author.compiler.kernels.product_grid import (
     BLOCK_M,
     BLOCK_N,
     INNER,
     OUTER,
     SIZES,
-    STEP,
-    ProductTile,
     TileEmitter,
     TileGrid,
-    choose_tile,
     count_tiles,
     is_below,
     write_head,
     write_places,
 )
+from tritonsmith.author.compiler.kernels.product_parts import FreshParts, watch_places, write_fresh, write_parts
+from tritonsmith.author.compiler.kernels.product_stores import StoreWriter
+from tritonsmith.author.compiler.kernels.product_tiles import STEP, ProductTile, choose_tile
 from tritonsmith.author.compiler.kernels.schemes import SPLIT, accumulate, finish_sums, start_sums
 from tritonsmith.author.recipe import Settings
 

@@ -1,11 +1,19 @@
-"""How tiles are multiplied at the accuracy of a scheme: the statements of a product's sums.
+"""How tiles a [M, K] and b [K, N] are multiplied at the accuracy of a scheme: the statements of a product's sums.
 
-`author/_products.py.j2` has the table of schemes, the rules of their ranges and the device functions that are called here.
+| scheme | operands | how a block of K is multiplied |
+|--|--|--|
+| `ieee` | fp32 | fp32 multiply-adds, right for every value |
+| `fp16x3` | fp32, or fp16 parts | three fp16 products; values within the range that `author/_products.py.j2` tells |
+| `bf16x3`, `tf32x3` | fp32 | three products of bf16 or TF32 parts, by Triton |
+| `tf32` | fp32 | one TF32 product |
+| `fp16` | fp32, or fp16 parts (the high ones) | one fp16 product: as exact as TF32, at twice its rate; range as for `fp16x3` |
+| `as they are` | 16 bits | one product |
 """
 
 from __future__ import annotations
 
 from tritonsmith.author.compiler.ir.code import Expression, Statement
+from tritonsmith.author.compiler.ir.printer import print_statements
 from tritonsmith.author.compiler.ir.template import expression, statements
 from tritonsmith.author.compiler.ir.values import TYPE_NAMES
 from tritonsmith.author.compiler.kernels.pieces import options
@@ -88,6 +96,22 @@ def _accumulate_whole(scheme: str, a: str, b: str) -> tuple[Statement, ...]:
 def finish_sums(scheme: str, carried: bool) -> tuple[Statement, ...]:
     """What stands behind the loop."""
     return statements("total += total_rest * (1.0 / 2048.0)") if carried and scheme == "fp16x3" else ()
+
+
+class SumText:
+    """The same as text, for plans of families whose kernels are templates; without line breaks at the end."""
+
+    def zeros(self, scheme: str, shape: str, carried: bool = False) -> str:
+        """The lines that make the sums, ahead of the loop."""
+        return print_statements(start_sums(scheme, expression(shape), carried))
+
+    def accumulate(self, scheme: str, a: str, b: str, ready: bool = False, carried: bool = False) -> str:
+        """The lines that add a @ b to `total`; `ready`: from their parts."""
+        return print_statements(accumulate(scheme, (a, b), (ready, ready), carried))
+
+    def finish(self, scheme: str, carried: bool = False) -> str:
+        """The lines behind the loop."""
+        return print_statements(finish_sums(scheme, carried))
 
 
 def multiply_alike(a: str, b: str) -> Expression:

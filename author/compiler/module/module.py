@@ -29,8 +29,9 @@ from tritonsmith.author.compiler.kernels.held import is_held, write_held
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel
 from tritonsmith.author.compiler.kernels.names import Namer, list_operations
 from tritonsmith.author.compiler.kernels.pointwise import write_pointwise, write_scatter
+from tritonsmith.author.compiler.kernels.product_grid import SIZES
 from tritonsmith.author.compiler.kernels.product_parts import FreshParts
-from tritonsmith.author.compiler.kernels.product_tiles import SIZES, number_products, pick_settings
+from tritonsmith.author.compiler.kernels.product_tiles import number_products, pick_settings
 from tritonsmith.author.compiler.kernels.products import write_product
 from tritonsmith.author.compiler.kernels.rows import write_rows
 from tritonsmith.author.compiler.kernels.split import write_split

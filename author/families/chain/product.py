@@ -6,6 +6,7 @@ import math
 from dataclasses import replace
 
 from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.kernels.schemes import SumText
 from tritonsmith.author.compiler.operations import OPERATIONS
 from tritonsmith.author.families.chain.factors import Factor, flatten, read_equation
 from tritonsmith.author.families.chain.plan import ChainPlan, ChainReader
@@ -34,7 +35,7 @@ class FactorPlan(Record):
     """Operations on its values `v` ahead of the product."""
 
 
-class ProductPlan(ChainPlan):
+class ProductPlan(ChainPlan, SumText):
     """A product `total` [batch, rows, columns] with a chain behind it."""
 
     a: FactorPlan
