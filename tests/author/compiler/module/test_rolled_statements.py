@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from module_records import read_module
+from recipe_cases.records import read_module
 from tritonsmith.author.compiler.ir.parser import parse_statements
 from tritonsmith.author.compiler.ir.printer import print_statements
 from tritonsmith.author.compiler.module.launches import read_launch
