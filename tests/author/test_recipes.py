@@ -282,12 +282,6 @@ def test_pointwise_chain_is_one_kernel() -> None:
     assert "self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))" in draft.source
 
 
-def test_a_chain_imports_the_device_library_where_it_calls_it() -> None:
-    exponential = chain_facts(node("exp", "call_function", "torch.exp", ref("x0")), inputs=(TensorSpec(shape=(64, 96)),), out=(64, 96))
-    assert "libdevice.exp(" in (text := seed(exponential).source) and "import libdevice" in text
-    assert "libdevice" not in seed(relu_chain()).source
-
-
 def linear_facts() -> TaskFacts:
     return chain_facts(
         node("linear", "call_module", "linear", ref("x0"), module_type="Linear",

@@ -4,7 +4,7 @@ import asyncio
 
 import pytest
 
-from module_records import read_module
+from recipe_cases.records import read_module
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.module.rolling import roll_steps

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from module_records import read_module
+from recipe_cases.records import read_module
 from tritonsmith.author.compiler.ir.bridge import parse_function
 from tritonsmith.author.compiler.ir.printer import print_function
 from tritonsmith.author.compiler.module.equal_kernels import SharedKernels

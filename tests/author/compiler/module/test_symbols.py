@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from module_records import read_module
+from recipe_cases.records import read_module
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.fusing.regions import RowRegion
