@@ -12,6 +12,7 @@ from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Expression, Node, list_fields
 from tritonsmith.author.compiler.ir.parser import parse_expression
 from tritonsmith.author.compiler.ir.precedence import tidy
+from tritonsmith.author.types import TYPES
 
 Number = int | float | bool
 
@@ -353,7 +354,7 @@ def _write_leaf(tree: Tree) -> Expression:
     if isinstance(tree, Constant):
         return write_number(tree.value)
     assert isinstance(tree, Type), "other leaves are operands"
-    return code.Attribute(code.Name("tl"), "int1" if tree.dtype == "bool" else tree.dtype)
+    return parse_expression(TYPES[tree.dtype].triton)
 
 
 Write = Callable[[Sequence[Expression]], Expression]
