@@ -67,11 +67,11 @@ def trace_forward(
         tracer = _LineTracer(file)
         with _keep_members(model):
             graph = tracer.trace(model, concrete_args=defaults or None)
-        _drop_defaults(graph, len(inputs))
-        _restore_results(graph)
-        with record_costs(model, deadline) as recorder:
-            run = _Run(fx.GraphModule(tracer.root, graph), recorder)
-            run.run(*inputs)
+            _drop_defaults(graph, len(inputs))
+            _restore_results(graph)
+            with record_costs(model, deadline) as recorder:
+                run = _Run(fx.GraphModule(tracer.root, graph), recorder)
+                run.run(*inputs)
         if other := _find_difference(recorder.costs, executed.costs):
             return (), f"torch.fx follows another path than the forward itself takes: {other}"
         nodes = tuple(_make_node(model, node, run) for node in graph.nodes if not _list_record_fields(node))

@@ -419,7 +419,7 @@ def _write_leaf(tree: Tree, dtype: str) -> Expression:
     if isinstance(tree, Constant):
         return write_number(tree.value, dtype)
     assert isinstance(tree, Type), "other leaves are operands"
-    return code.Attribute(code.Name("tl"), "int1" if tree.dtype == "bool" else tree.dtype)
+    return parse_expression(TYPES[tree.dtype].triton)
 
 
 def _write_typed(value: Number, dtype: str) -> Expression:
