@@ -31,6 +31,7 @@ from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
+from tritonsmith.author.compiler.reading.widths import widen_places
 from tritonsmith.author.constructor import made_for
 from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, name_starred
 from tritonsmith.author.recipe import Settings
@@ -160,7 +161,10 @@ class RegionPlan(KernelPlan):
     @cached_property
     def batch(self) -> FreeAxis | None:
         """The leading axis that its inputs share, if its kernels may take any size of that."""
-        return find_batch(self.facts, self.training, self.regions, self._cut[2], self.several, self.card)
+        found = find_batch(self.facts, self.training, self.regions, self._cut[2], self.several, self.card)
+        if found is not None and found.forward.widened - self.forward.widened:  # at the longest axis some places need 64 bits
+            widen_places(self.forward.stored, found.forward.widened)
+        return found
 
     @cached_property
     def kernel_names(self) -> list[tuple[str, ...]]:

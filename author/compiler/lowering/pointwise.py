@@ -9,6 +9,7 @@ from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.operators import A, Applied, B, C, Constant, D, Operand, Tree, drop_ones, replace_operands, write
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.ranges import Ranges, Steps
 from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Held, Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.operations import OPERATIONS, read_operation
@@ -51,7 +52,7 @@ _QUOTIENTS = {
 }  # fmt: skip
 """Quotients of whole numbers and what they leave, for any divisor and for a number that is written out; Triton rounds towards zero."""
 _WIDE = tuple(name for name in WHOLE if TYPES[name].bits >= 32)
-"""Types in which a remainder and a divisor that is written out add up."""
+"""Types in which a remainder and a divisor that is written out may add up."""
 _TRUTHS = {"mul": A & B, "add": A | B, "maximum": A | B, "minimum": A & B}
 """Arithmetic of truths."""
 _COMPARISONS = {"eq": Op.EQ, "ne": Op.NE, "lt": Op.LT, "le": Op.LE, "gt": Op.GT, "ge": Op.GE}
@@ -212,14 +213,22 @@ def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
     return formula(tree, *call.args[:number], like=call.dtype, shape=call.shape)
 
 
-def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Tensor:
+def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Formula:
     """A quotient of whole numbers or what it leaves."""
     general, plain = _QUOTIENTS[name]
-    written = not isinstance(right, Tensor)
-    if not written:  # 0 is what a program reads beyond the edge
+    if isinstance(right, Tensor):  # 0 is what a program reads beyond the edge
         right = formula(Op.WHERE(Op.EQ(A, 0), 1, A), right, like=call.dtype)
         right.name = "divisor"
-    return formula(plain if written and call.dtype in _WIDE else general, left, right, like=call.dtype, shape=call.shape)
+        return formula(general, left, right, like=call.dtype, shape=call.shape)
+    short = formula(plain, left, right, like=call.dtype, shape=call.shape)
+    return short if call.dtype in _WIDE and keeps_type(short) else formula(general, left, right, like=call.dtype, shape=call.shape)
+
+
+def keeps_type(value: Formula) -> bool:
+    """Whether each step of a formula of whole numbers stays within its type, whatever its operands are."""
+    ranges, steps = Ranges(), Steps()
+    steps.follow(value.expression, [ranges.find(one) for one in value.inputs])
+    return not steps.left
 
 
 def _lower_plain(call: NodeCall) -> Lowered:

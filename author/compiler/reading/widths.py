@@ -1,0 +1,71 @@
+"""Has kernels compute whole numbers in 64 bits where they may not fit in the 32 bits of a kernel's places."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Sequence
+
+from tritonsmith.author.compiler.ir.operators import A, Operand, Operator, Tree, Type, replace_operands
+from tritonsmith.author.compiler.ir.ranges import LONG, PLACE, Ranges, Steps, order_values
+from tritonsmith.author.compiler.ir.values import AnchorResult, Formula, Tensor
+from tritonsmith.author.plan import NoPlan
+
+_SHORT = 32
+_GROWING = ("sum", "prod")
+"""Reductions and scans whose results may be larger than what they are made of."""
+
+
+def widen_places(results: Sequence[Tensor], also: Collection[int] = ()) -> frozenset[int]:
+    """Bring places to 64 bits ahead of arithmetic that may leave 32; gives the numbers of the values where it did, in order.
+
+    PyTorch's places are of int64, and those of a kernel of int32. So a sum or a product of them must not leave int32. Arithmetic that
+    PyTorch itself does in int32 begins again at the other end, as there.
+
+    Args:
+        results: of a forward. Their formulas are changed.
+        also: numbers of values where it is done besides, as another reading of the same forward needs it.
+
+    Raises NoPlan where a number of the author's own leaves its type.
+    """
+    ranges, widened = Ranges(), set[int]()
+    for number, value in enumerate(order_values(results)):
+        if isinstance(value, Formula) and _widen_formula(value, ranges, number in also):
+            widened.add(number)
+        elif isinstance(value, AnchorResult) and _widen_sum(value, ranges, number in also):
+            widened.add(number)
+    return frozenset(widened)
+
+
+def _widen_formula(value: Formula, ranges: Ranges, wanted: bool) -> bool:
+    """Whether operands of a formula are brought to 64 bits."""
+    operands = [ranges.find(one) for one in value.inputs]
+    if all(one.range is None for one in operands):
+        return False
+    steps = Steps()
+    steps.follow(value.expression, operands)
+    if steps.wrapped:
+        raise NoPlan((f"places that leave 32 bits in {value.name or 'a formula'}", None))
+    places = {place for place, one in enumerate(operands) if one.dtype == LONG and one.bits <= _SHORT}
+    if not places or not (steps.short or wanted):
+        return False
+    leaves: list[Tree] = [Operand(place) for place in range(len(operands))]
+    for place in places:
+        leaves[place] = Operator.CAST(leaves[place], Type(LONG))
+    value.expression = replace_operands(value.expression, leaves)
+    ranges.forget(value)
+    return True
+
+
+def _widen_sum(value: AnchorResult, ranges: Ranges, wanted: bool) -> bool:
+    """Whether what a sum or a product is made of is brought to 64 bits."""
+    anchor, found = value.anchor, ranges.find(value)
+    if value.dtype != LONG or value.which or anchor.kind not in _GROWING or found.bits > _SHORT:
+        return False
+    if found.range is not None and found.range.fits(PLACE) and not wanted:
+        return False
+    source = anchor.source
+    anchor.source = Formula(
+        shape=source.shape, dtype=LONG, expression=Operator.CAST(A, Type(LONG)), inputs=(source,), flops=0.0, name=source.name
+    )  # fmt: skip
+    anchor.dtype = LONG
+    ranges.forget(value)
+    return True
