@@ -5,13 +5,15 @@ from __future__ import annotations
 from collections.abc import Collection, Sequence
 
 from tritonsmith.author.compiler.ir.operators import A, Operand, Operator, Tree, Type, replace_operands
-from tritonsmith.author.compiler.ir.ranges import LONG, PLACE, Ranges, Steps, order_values
-from tritonsmith.author.compiler.ir.values import AnchorResult, Formula, Tensor
+from tritonsmith.author.compiler.ir.ranges import LONG, PLACE, Range, Ranges, Steps, order_values, read_fill
+from tritonsmith.author.compiler.ir.values import AnchorResult, Formula, Reduction, Tensor, TensorView
 from tritonsmith.author.plan import NoPlan
 
 _SHORT = 32
 _GROWING = ("sum", "prod")
 """Reductions and scans whose results may be larger than what they are made of."""
+_FROM_ENDS = ("max", "min", "argmax", "argmin")
+"""Reductions that begin with an end of the type, which is no number of 32 bits."""
 
 
 def widen_places(results: Sequence[Tensor], also: Collection[int] = ()) -> frozenset[int]:
@@ -30,7 +32,9 @@ def widen_places(results: Sequence[Tensor], also: Collection[int] = ()) -> froze
     for number, value in enumerate(order_values(results)):
         if isinstance(value, Formula) and _widen_formula(value, ranges, number in also):
             widened.add(number)
-        elif isinstance(value, AnchorResult) and _widen_sum(value, ranges, number in also):
+        elif isinstance(value, AnchorResult) and _widen_anchor(value, ranges, number in also):
+            widened.add(number)
+        elif isinstance(value, TensorView) and _widen_view(value, ranges):
             widened.add(number)
     return frozenset(widened)
 
@@ -55,17 +59,34 @@ def _widen_formula(value: Formula, ranges: Ranges, wanted: bool) -> bool:
     return True
 
 
-def _widen_sum(value: AnchorResult, ranges: Ranges, wanted: bool) -> bool:
-    """Whether what a sum or a product is made of is brought to 64 bits."""
+def _widen_anchor(value: AnchorResult, ranges: Ranges, wanted: bool) -> bool:
+    """Whether what a reduction or a scan is made of is brought to 64 bits."""
     anchor, found = value.anchor, ranges.find(value)
-    if value.dtype != LONG or value.which or anchor.kind not in _GROWING or found.bits > _SHORT:
+    source = ranges.find(anchor.source)
+    if isinstance(anchor, Reduction) and anchor.kind in _FROM_ENDS:
+        needed = source.dtype == LONG and source.bits <= _SHORT
+    else:
+        grows = anchor.kind in _GROWING and value.dtype == LONG and found.bits <= _SHORT
+        needed = grows and (wanted or found.range is None or not found.range.fits(PLACE))
+    if not needed:
         return False
-    if found.range is not None and found.range.fits(PLACE) and not wanted:
-        return False
-    source = anchor.source
-    anchor.source = Formula(
-        shape=source.shape, dtype=LONG, expression=Operator.CAST(A, Type(LONG)), inputs=(source,), flops=0.0, name=source.name
-    )  # fmt: skip
-    anchor.dtype = LONG
+    anchor.source, anchor.dtype = _widen(anchor.source), LONG
     ranges.forget(value)
     return True
+
+
+def _widen_view(value: TensorView, ranges: Ranges) -> bool:
+    """Whether the source of a view is brought to 64 bits, beside a number of more than 32."""
+    source, filled = ranges.find(value.source), read_fill(value.fill)
+    if value.guard is None or filled is None or source.dtype != LONG or source.bits > _SHORT or Range(filled, filled).fits(PLACE):
+        return False
+    value.source = _widen(value.source)
+    ranges.forget(value)
+    return True
+
+
+def _widen(value: Tensor) -> Formula:
+    """The value in 64 bits."""
+    return Formula(
+        shape=value.shape, dtype=LONG, expression=Operator.CAST(A, Type(LONG)), inputs=(value,), flops=0.0, name=value.name
+    )  # fmt: skip
