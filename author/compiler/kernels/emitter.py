@@ -198,7 +198,9 @@ class Emitter:
         assert isinstance(value, Position), "anchors are read through their results"
         index = value.index(at)
         self.arguments.reach(max(*map(abs, index.bounds), index.reach))
-        return index.code if index.names - self.numbers else _fill("int32", index.code), index.names
+        if index.names - self.numbers:
+            return index.code, index.names
+        return _fill("int32" if max(index.bounds) < _SMALL else "int64", index.code), index.names
 
     def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: Expression | None = None) -> Found:
         index = ravel(at, value.shape)

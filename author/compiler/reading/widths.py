@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 
 from tritonsmith.author.compiler.ir.operators import A, Operand, Operator, Tree, Type, replace_operands
 from tritonsmith.author.compiler.ir.ranges import LONG, PLACE, Range, Ranges, Steps, order_values, read_fill
@@ -16,27 +16,54 @@ _FROM_ENDS = ("max", "min", "argmax", "argmin")
 """Reductions that begin with an end of the type, which is no number of 32 bits."""
 
 
-def widen_places(results: Sequence[Tensor], also: Collection[int] = ()) -> frozenset[int]:
-    """Bring places to 64 bits ahead of arithmetic that may leave 32; gives the numbers of the values where it did, in order.
+class PlaceWidths:
+    """Where places of a forward are brought to 64 bits ahead of arithmetic that may leave 32.
 
     PyTorch's places are of int64, and those of a kernel of int32. So a sum or a product of them must not leave int32. Arithmetic that
     PyTorch itself does in int32 begins again at the other end, as there.
 
     Args:
-        results: of a forward. Their formulas are changed.
-        also: numbers of values where it is done besides, as another reading of the same forward needs it.
+        results: of a forward. Formulas that they are made of are changed.
 
     Raises NoPlan where a number of the author's own leaves its type.
     """
-    ranges, widened = Ranges(), set[int]()
-    for number, value in enumerate(order_values(results)):
-        if isinstance(value, Formula) and _widen_formula(value, ranges, number in also):
-            widened.add(number)
-        elif isinstance(value, AnchorResult) and _widen_anchor(value, ranges, number in also):
-            widened.add(number)
-        elif isinstance(value, TensorView) and _widen_view(value, ranges):
-            widened.add(number)
-    return frozenset(widened)
+
+    def __init__(self, results: Sequence[Tensor]) -> None:
+        self.values = order_values(results)
+        self.widened: frozenset[int] = frozenset()
+        """Numbers of the values whose operands have 64 bits, by their place in order."""
+        self._ranges = Ranges()
+        self.widen(frozenset())
+
+    def widen(self, wanted: frozenset[int]) -> None:
+        """Do it where the sizes of the forward need it, and for further values, as another size needs it."""
+        todo = (number for number in range(len(self.values)) if number not in self.widened)
+        self.widened |= frozenset([number for number in todo if self._widen_one(self.values[number], number in wanted)])
+
+    def _widen_one(self, value: Tensor, wanted: bool) -> bool:
+        """Whether operands of a value are brought to 64 bits."""
+        match value:
+            case Formula():
+                widened = _widen_formula(value, self._ranges, wanted)
+            case AnchorResult():
+                widened = _widen_anchor(value, self._ranges, wanted)
+            case TensorView():
+                widened = _widen_view(value, self._ranges, wanted)
+            case _:
+                widened = False
+        if widened:
+            self._ranges.forget(value)
+        return widened
+
+
+def widen_alike(forwards: Sequence[PlaceWidths]) -> bool:
+    """Bring the same values of one forward at several sizes to 64 bits; gives whether one of them has changed."""
+    wanted = frozenset[int]().union(*(one.widened for one in forwards))
+    before = [one.widened for one in forwards]
+    for one in forwards:
+        if wanted - one.widened and len(one.values) == len(forwards[0].values):
+            one.widen(wanted)
+    return before != [one.widened for one in forwards]
 
 
 def _widen_formula(value: Formula, ranges: Ranges, wanted: bool) -> bool:
@@ -55,7 +82,6 @@ def _widen_formula(value: Formula, ranges: Ranges, wanted: bool) -> bool:
     for place in places:
         leaves[place] = Operator.CAST(leaves[place], Type(LONG))
     value.expression = replace_operands(value.expression, leaves)
-    ranges.forget(value)
     return True
 
 
@@ -71,17 +97,17 @@ def _widen_anchor(value: AnchorResult, ranges: Ranges, wanted: bool) -> bool:
     if not needed:
         return False
     anchor.source, anchor.dtype = _widen(anchor.source), LONG
-    ranges.forget(value)
     return True
 
 
-def _widen_view(value: TensorView, ranges: Ranges) -> bool:
+def _widen_view(value: TensorView, ranges: Ranges, wanted: bool) -> bool:
     """Whether the source of a view is brought to 64 bits, beside a number of more than 32."""
     source, filled = ranges.find(value.source), read_fill(value.fill)
-    if value.guard is None or filled is None or source.dtype != LONG or source.bits > _SHORT or Range(filled, filled).fits(PLACE):
+    if value.guard is None or filled is None or source.dtype != LONG or source.bits > _SHORT:
+        return False
+    if Range(filled, filled).fits(PLACE) and not wanted:
         return False
     value.source = _widen(value.source)
-    ranges.forget(value)
     return True
 
 
