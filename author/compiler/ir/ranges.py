@@ -206,9 +206,9 @@ class Steps:
             self.short = True  # a number beside a place is none of 32 bits
         if operator in _TESTS:
             return Known("bool", _SHORT, BOTH)
-        bounds = _BOUNDS.get(operator, lambda _: None)
-        ours = any(one.ours for one in values)
-        return self._hold(Known(dtype, bits, bounds(ranges if len(ranges) == len(given) else [BOTH, *ranges]), ours))
+        bounds, ours = _BOUNDS.get(operator), any(one.ours for one in values)
+        found = bounds(ranges if len(ranges) == len(given) else [BOTH, *ranges]) if bounds is not None else None
+        return self._hold(Known(dtype, bits, found, ours))
 
     def _hold(self, step: Known) -> Known:
         """The step as its type holds it: what leaves the type begins again at the other end."""
