@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -229,11 +230,6 @@ class RegionPlan(KernelPlan):
         """Texts by their settings: a plan is asked for its text by several readers."""
         return {}
 
-    def forget_texts(self) -> None:
-        """Write its texts anew when they are next asked for, because values have changed."""
-        for name in ("_written", "kernel_names", "plain_text", "free"):
-            self.__dict__.pop(name, None)
-
     @property
     def _taken(self) -> set[str]:
         return {argument.partition("=")[0] for argument in self.arguments.split(", ")} | {*self.given}
@@ -357,8 +353,8 @@ def _widen_alike(plans: Sequence[RegionPlan]) -> None:
     """Have the plans of all sizes compute the same whole numbers in 64 bits."""
     free = [plan.batch.forward for plan in plans if plan.batch is not None]
     if widen_alike([forward.widths for forward in (*(plan.forward for plan in plans), *free)]):
-        for plan in plans:
-            plan.forget_texts()
+        for plan, name in itertools.product(plans, ("_written", "kernel_names", "plain_text", "free")):
+            plan.__dict__.pop(name, None)  # texts are written anew when they are next asked for
 
 
 def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> RegionPlan:

@@ -104,6 +104,7 @@ def read_forward(
     forward = ForwardReader(facts, training, card, called, parts).read()
     if list_masked(forward.results):
         raise NoPlan(("results whose number follows from a mask", None))
+    forward.widths = PlaceWidths(forward.stored)
     return forward
 
 
@@ -138,7 +139,6 @@ class ForwardReader:
                 self.forward.written[self.given[name]] = self.made[name]
         if missing := [name for name in self.facts.updates if name not in self.forward.updates]:
             raise NoPlan((f"a forward that updates {missing[0]}", None))
-        self.forward.widths = PlaceWidths(self.forward.stored)
         return self.forward
 
     def _visit(self, node: OpNode) -> None:
