@@ -105,7 +105,7 @@ class Values:
         return (known or reduce(getattr, tree.operator.value.torch.split("."), torch))(*arguments)  # type: ignore[no-any-return]
 
     def _view(self, value: TensorView) -> torch.Tensor:
-        source, fill = self._find(value.source), _read_fill(value.fill)
+        source, fill = self._find(value.source), value.fill.value
 
         def read(at: Coordinates) -> Any:
             inside = all(guard.low <= number_of(guard.index) < guard.high for guard in value.guards(at))
@@ -175,11 +175,6 @@ def number_of(index: Index) -> int:
 def place_of(coordinates: Coordinates) -> tuple[int, ...]:
     """The place that coordinates without variables are."""
     return tuple(map(number_of, coordinates))
-
-
-def _read_fill(fill: object) -> Any:
-    """What lies beyond the edge of a view."""
-    return fill.value if isinstance(fill, Constant) else eval(str(fill), {"float": float})
 
 
 def _fill(shape: Shape, dtype: str, read: Any) -> torch.Tensor:

@@ -35,6 +35,7 @@ from tritonsmith.author.compiler.reading.kinds import find_lowering
 from tritonsmith.author.compiler.reading.library import TUPLES, call_library, put_by_call
 from tritonsmith.author.compiler.reading.masked import Masked, list_masked, read_masked
 from tritonsmith.author.compiler.reading.passes import EqualPasses
+from tritonsmith.author.compiler.reading.widths import PlaceWidths
 from tritonsmith.author.members import attribute
 from tritonsmith.author.plan import NoPlan
 from tritonsmith.author.writes import is_write, list_given_writes, refer
@@ -80,6 +81,8 @@ class Forward:
     """Tensors of numbers that forward writes out, by the call that makes them."""
     written: dict[str, Any] = field(default_factory=dict)
     """By argument that forward writes to: its value behind it."""
+    widths: PlaceWidths = field(default_factory=lambda: PlaceWidths(()))
+    """Which of its whole numbers kernels have in 64 bits."""
 
     @property
     def stored(self) -> list[Tensor]:
@@ -102,6 +105,7 @@ def read_forward(
     forward = ForwardReader(facts, training, card, called, parts).read()
     if list_masked(forward.results):
         raise NoPlan(("results whose number follows from a mask", None))
+    forward.widths = PlaceWidths(forward.stored)
     return forward
 
 

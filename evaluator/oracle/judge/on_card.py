@@ -17,6 +17,7 @@ from tritonsmith.evaluator.cards.floors import CEILINGS
 from tritonsmith.evaluator.channel.doorbell import BASELINES, CUDA_GRAPH, QUICK_BASELINES, Command
 from tritonsmith.evaluator.errors import BaselineError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.oracle.checks.corners import CORNERS, check_corners
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask
 from tritonsmith.evaluator.oracle.checks.neighbours import ask_with_neighbours
@@ -231,14 +232,14 @@ class CardJudge:
 
     def _check(self, log: TrialLog, runner: RunnerHandle, kernel: KernelText, profile: str) -> bool:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary; `Variation` says when they may."""
-        got: list[torch.Tensor] = []
-        asked: Counter[str] = Counter()
+        got, asked = list[torch.Tensor](), Counter[str]()
         kinds = (*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])
         for number, kind in enumerate(kinds):
             STEPS.note(f"check, inputs {number + 1} of {len(kinds)}")
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
                 self.session.use_weights(MOVED_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
+                check_corners(log, runner, CORNERS, 0, self._limit)  # not behind the last inputs: repeated calls have those
             if number:
                 got = _choose_ask(profile, kind, asked[kind])(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
             else:  # inputs that no other candidate was given
