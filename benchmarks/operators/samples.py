@@ -1,0 +1,149 @@
+"""PyTorch's samples of its operators, and special values for them. Imports torch and its tests' tables."""
+
+from __future__ import annotations
+
+import itertools
+import sys
+import types
+import unittest
+import warnings
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+
+from tritonsmith.benchmarks.operators.calls import CannotWrite, OperatorCall, write_call
+from tritonsmith.benchmarks.operators.special import draw_specials, list_specials, pair_specials
+
+TYPES = (
+    torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
+    torch.bool,
+)  # fmt: skip
+"""Types of the author that PyTorch's tables have samples of."""
+_MOST_ELEMENTS = 2048
+"""Of a sample: the interpreter takes milliseconds for it."""
+_DRAWN = 400
+"""Samples of one kind that are looked at."""
+_SCALARS = 12
+"""Special numbers that stand in the call itself."""
+
+
+@dataclass(frozen=True)
+class Trial:
+    """A call and values for it."""
+
+    call: OperatorCall
+    tensors: tuple[torch.Tensor, ...]
+    kind: str
+    """What the values are, in words."""
+
+
+def load_operators() -> list[Any]:
+    """PyTorch's table of operators (`OpInfo`)."""
+    if "expecttest" not in sys.modules:  # of which the table's file needs a class to derive PyTorch's own tests from
+        stand_in = types.ModuleType("expecttest")
+        stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
+        sys.modules["expecttest"] = stand_in
+    from torch.testing._internal.common_methods_invocations import op_db  # noqa: PLC0415 - behind the stand-in
+
+    return list(op_db)
+
+
+def name_operator(info: Any) -> str:
+    """An entry of the table by its name, with that of its variant."""
+    return f"{info.name}, {info.variant_test_name}" if info.variant_test_name else str(info.name)
+
+
+def is_elementwise(info: Any) -> bool:
+    """Whether the table has it as a function of one or two elements."""
+    return type(info).__name__ in ("UnaryUfuncInfo", "BinaryUfuncInfo")
+
+
+def list_trials(info: Any, dtype: torch.dtype, most: int) -> Iterator[Trial]:
+    """Calls of an operator with values, equal calls with different values behind each other.
+
+    Args:
+        info: its entry in the table.
+        dtype: of its first tensor.
+        most: samples of each kind; the special values of each come besides.
+    """
+    calls = _list_calls(info, dtype, most)
+    pointwise = is_elementwise(info)
+    for seed, call in enumerate(calls):
+        yield Trial(call, call.tensors, "sample")
+        strided = tuple(map(_stride, call.tensors))
+        if any(not tensor.is_contiguous() for tensor in strided):
+            yield Trial(call, strided, "not contiguous")
+        for kind, values in draw_specials(call.tensors, pointwise, seed):
+            yield Trial(call, tuple(values), kind)
+    if pointwise:
+        yield from _list_elementwise(info, dtype, calls)
+
+
+def _list_calls(info: Any, dtype: torch.dtype, most: int) -> list[OperatorCall]:
+    """Samples and, for elementwise operators, reference inputs; so many of each, evenly chosen among different calls."""
+    chosen: dict[tuple[object, ...], OperatorCall] = {}
+    makers = [info.sample_inputs, *([info.reference_inputs] if is_elementwise(info) else [])]
+    for make in makers:
+        calls: dict[tuple[object, ...], OperatorCall] = {}
+        torch.manual_seed(0)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            for sample in _draw_samples(make, dtype):
+                try:
+                    call = write_call(info.name, sample.input, sample.args, sample.kwargs)
+                except CannotWrite:
+                    continue
+                if sum(tensor.numel() for tensor in call.tensors) <= _MOST_ELEMENTS:
+                    calls.setdefault(call.key, call)
+        fresh = [call for key, call in calls.items() if key not in chosen]
+        count = min(most, len(fresh))
+        chosen |= {call.key: call for call in (fresh[place * len(fresh) // count] for place in range(count))}
+    return list(chosen.values())
+
+
+def _draw_samples(make: Any, dtype: torch.dtype) -> Iterator[Any]:
+    """Samples of one maker, as far as it gives them for the type."""
+    try:
+        yield from itertools.islice(make("cpu", dtype, requires_grad=False), _DRAWN)
+    except Exception:  # noqa: BLE001 - some makers of PyTorch fail for some types
+        return
+
+
+def _stride(tensor: torch.Tensor) -> torch.Tensor:
+    """Equal values that do not lie behind each other."""
+    if tensor.ndim == 0 or tensor.numel() < 2:
+        return tensor
+    return torch.stack([tensor, tensor], -1)[..., 0]
+
+
+def _list_elementwise(info: Any, dtype: torch.dtype, calls: Sequence[OperatorCall]) -> Iterator[Trial]:
+    """Every special value, every pair of two, and special numbers in the call itself."""
+    one = torch.tensor(list_specials(dtype), dtype=dtype)
+    named = _find_named(info, dtype)
+    if type(info).__name__ == "UnaryUfuncInfo":
+        yield from _make_trials(info.name, one, (), named, "every special value")
+        return
+    left, right = pair_specials(dtype, dtype)
+    yield from _make_trials(info.name, left, (right,), named, "every pair of special values")
+    for number in list_specials(dtype)[:: max(1, len(list_specials(dtype)) // _SCALARS)]:
+        yield from _make_trials(info.name, one, (number,), named, "special numbers")
+    if dtype.is_floating_point:
+        for number in (0.1, 0.3, 1e-5, 2, -3, float("nan"), float("inf"), float("-inf"), -0.0, 0.0):
+            yield from _make_trials(info.name, one, (number,), named, "special numbers")
+
+
+def _find_named(info: Any, dtype: torch.dtype) -> dict[str, Any]:
+    """Arguments by name that every sample of a variant has, such as a rounding mode."""
+    for sample in _draw_samples(info.sample_inputs, dtype):
+        return dict(sample.kwargs) if info.variant_test_name else {}
+    return {}
+
+
+def _make_trials(name: str, first: Any, args: tuple[Any, ...], named: dict[str, Any], kind: str) -> Iterator[Trial]:
+    try:
+        call = write_call(name, first, args, named)
+    except CannotWrite:
+        return
+    yield Trial(call, call.tensors, kind)
