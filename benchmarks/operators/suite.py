@@ -69,12 +69,17 @@ def judge_operator(judge: Any, info: Any, most: int, types: Sequence[str] = ()) 
         name = str(dtype).removeprefix("torch.")
         if dtype not in info.supported_dtypes("cpu") or (types and name not in types):
             continue
+        settled: set[tuple[object, ...]] = set()
         for trial in samples.list_trials(info, dtype, most):
+            if trial.call.key in settled:
+                continue  # without a kernel, other values change nothing
             found = judge.judge(trial.call, trial.tensors, samples.is_elementwise(info))
             if found is None:
                 row.skipped += 1
                 continue
             setattr(row, found.outcome, getattr(row, found.outcome) + 1)
+            if found.outcome in ("left", "refused"):
+                settled.add(trial.call.key)
             if found.outcome == "refused":
                 refusals[found.reason] += 1
             if found.outcome in ("passed", "wrong") and name not in row.types:
