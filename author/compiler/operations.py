@@ -71,8 +71,10 @@ def _power(values: Values) -> Tree:
     exponent = read_number(values["b"])
     if exponent is None:
         raise ValueError("pow with a tensor as exponent")
-    if exponent == 0.5:
-        return Op.SQRT(values["a"])
+    if exponent in (0.5, -0.5):  # as PyTorch computes them: -inf has no root
+        return Op.SQRT(values["a"]) if exponent > 0 else 1.0 / Op.SQRT(values["a"])
+    if exponent in (-1.0, -2.0):
+        return 1.0 / values["a"] if exponent == -1.0 else 1.0 / Op.GROUP(values["a"] * values["a"])
     if exponent not in (1.0, 2.0, 3.0, 4.0):
         raise ValueError(f"pow with exponent {exponent:g}")
     return chain(Op.MUL, [values["a"]] * int(exponent))
@@ -105,7 +107,7 @@ OPERATIONS: dict[str, Operation] = {
     "maximum": _form(Op.MAXIMUM(A, B)),
     "minimum": _form(Op.MINIMUM(A, B)),
     "pow": Operation((("a", _REQUIRED), ("b", _REQUIRED)), _power, 2.0),
-    "neg": _form(-A),
+    "neg": _form(A * -1.0),
     "abs": _form(Op.ABS(A)),
     "exp": _form(Op.EXP(A)),
     "log": _form(Op.LOG(A)),
@@ -123,10 +125,8 @@ OPERATIONS: dict[str, Operation] = {
     "silu": _form(A * Op.SIGMOID(A), _INPLACE),
     "gelu": Operation((*_A, ("approximate", "none")), _gelu, 5.0),
     "leaky_relu": _form(Op.WHERE(A > 0.0, A, A * P), ("negative_slope", 0.01), _INPLACE),
-    "elu": _form(Op.WHERE(A > 0.0, A, P * (Op.FAST_EXP(A) - 1.0)), ("alpha", 1.0), _INPLACE, flops=3.0),
-    "softplus": _form(
-        Op.WHERE(A * P > Q, A, Op.LOG(1.0 + Op.FAST_EXP(Op.MINIMUM(A * P, Q))) / P), ("beta", 1.0), ("threshold", 20.0), flops=5.0
-    ),
+    "elu": _form(Op.WHERE(A > 0.0, A, P * Op.EXPM1(A)), ("alpha", 1.0), _INPLACE, flops=3.0),
+    "softplus": _form(Op.WHERE(A * P > Q, A, Op.LOG1P(Op.FAST_EXP(A * P)) / P), ("beta", 1.0), ("threshold", 20.0), flops=5.0),
     "hardsigmoid": _form(Op.MINIMUM(Op.MAXIMUM(A / 6.0 + 0.5, 0.0), 1.0), _INPLACE),
     "hardswish": _form(A * Op.MINIMUM(Op.MAXIMUM(A + 3.0, 0.0), 6.0) / 6.0, _INPLACE),
     "softsign": _form(A / (1.0 + Op.ABS(A))),
@@ -134,6 +134,8 @@ OPERATIONS: dict[str, Operation] = {
     "hardtanh": Operation((*_A, ("min", -1.0), ("max", 1.0), _INPLACE), _clamp, 2.0),
 }  # fmt: skip
 
+_NUMBERS = ("a", "b", "alpha", "min", "max")
+"""Parameters for which a truth is 0 or 1."""
 _RENAMED = {"input": "a", "other": "b", "exponent": "b", "min_val": "min", "max_val": "max", "self": "a"}
 
 
@@ -165,16 +167,16 @@ def read_operation(node: OpNode, name: str, variables: Mapping[str, Tree]) -> Tr
         value = given.get(key, default)
         if value is _REQUIRED:
             raise ValueError(f"{node.target} without its operand {key}")
-        values[key] = _read_value(value, variables, node)
+        values[key] = _read_value(key, value, variables, node)
     return operation.make(values)
 
 
-def _read_value(value: Any, variables: Mapping[str, Tree], node: OpNode) -> Any:
+def _read_value(key: str, value: Any, variables: Mapping[str, Tree], node: OpNode) -> Any:
     if isinstance(value, dict) and "ref" in value:
         if value["ref"] not in variables:
             raise ValueError(f"{node.target} of {value['ref']}")
         return variables[value["ref"]]
-    if isinstance(value, int | float) and not isinstance(value, bool):
+    if isinstance(value, int | float) and (key in _NUMBERS or not isinstance(value, bool)):
         return Constant(float(value))
     if value is None or isinstance(value, bool | str):
         return value

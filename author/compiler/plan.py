@@ -287,8 +287,8 @@ def _forget_places(forward: Forward) -> None:
     values = list_all(forward.stored)
     asked = {id(one.anchor) for one in values if isinstance(one, AnchorResult) and one.which == 1}
     for one in values:
-        if isinstance(one, Reduction) and one.kind in ("argmax", "argmin") and id(one) not in asked:
-            one.kind = one.kind.removeprefix("arg")
+        if isinstance(one, Reduction) and one.kind in ("argmax", "argmin", "lastmax", "lastmin") and id(one) not in asked:
+            one.kind = one.kind.removeprefix("arg").removeprefix("last")
 
 
 def _guard_values(facts: TaskFacts, forward: Forward) -> tuple[str, dict[str, str]]:

@@ -256,7 +256,7 @@ class _Tiles:
         added = reduce(total, axes, "sum", anchor.dtype, keep=True)
         mean = rename(formula(A / B, added, length, like=anchor.dtype), "mean")
         apart = formula(Op.GROUP(A - B * C), total, counted, mean, like=anchor.dtype)
-        more = formula(A + B * B / Op.MAXIMUM(C, 1.0), squares, apart, counted, like=anchor.dtype)
+        more = formula(A + B * B / Op.FMAX(C, 1.0), squares, apart, counted, like=anchor.dtype)
         found = mean, reduce(more, axes, "sum", anchor.dtype, keep=True)
         for one in results:
             self.users.replace(one, reshape(found[one.which], one.shape))

@@ -12,6 +12,7 @@ from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Expression, Node, list_fields
 from tritonsmith.author.compiler.ir.parser import parse_expression
 from tritonsmith.author.compiler.ir.precedence import tidy
+from tritonsmith.author.types import TYPES
 
 Number = int | float | bool
 
@@ -136,12 +137,20 @@ class Form:
         cost: operations for one element.
         rising: whether it never falls where an argument rises, rounding included.
         torch: the function of torch that it is, where there is one: `add` stands for `torch.add`.
+        wide: how it is written in float64, where `template` has the digits of fp32 alone.
+        corners: what it gives at NaN, infinities, zeros and the ends of types, and where that is not what torch's function gives.
     """
 
     template: str
     cost: float = 1.0
     rising: bool = False
     torch: str = ""
+    wide: str = ""
+    corners: str = ""
+
+    def __post_init__(self) -> None:
+        if self.wide and self.wide.count("{") != self.template.count("{"):
+            raise ValueError(f"{self.wide} does not take the arguments of {self.template}")
 
 
 @unique
@@ -170,9 +179,16 @@ class Operator(Enum):
     GT = Form("{a} > {b}", 0.0, torch="gt")
     GE = Form("{a} >= {b}", 0.0, torch="ge")
     WHERE = Form("tl.where({a}, {b}, {c})", torch="where")
-    MAXIMUM = Form("tl.maximum({a}, {b})", rising=True, torch="fmax")
-    MINIMUM = Form("tl.minimum({a}, {b})", rising=True, torch="fmin")
+    MAXIMUM = Form("tl.maximum({a}, {b}, propagate_nan=tl.PropagateNan.ALL)", rising=True, torch="maximum",
+                   corners="NaN if one is NaN; of zeros with two signs, any")
+    MINIMUM = Form("tl.minimum({a}, {b}, propagate_nan=tl.PropagateNan.ALL)", rising=True, torch="minimum",
+                   corners="NaN if one is NaN; of zeros with two signs, any")
+    FMAX = Form("tl.maximum({a}, {b})", rising=True, torch="fmax", corners="the other one if one is NaN")
+    """For whole numbers, and for numbers of which none is NaN."""
+    FMIN = Form("tl.minimum({a}, {b})", rising=True, torch="fmin", corners="the other one if one is NaN")
     CAST = Form("{a}.to({b})", 0.0)
+    BITS = Form("{a}.to({b}, bitcast=True)", 0.0)
+    """The same bits as a value of another type."""
     GROUP = Form("({a})", 0.0)
     """Its argument, in parentheses for those who read it."""
 
@@ -219,7 +235,7 @@ class Operator(Enum):
     NEXTAFTER = Form("libdevice.nextafter({a}, {b})", torch="nextafter")
 
     SIGMOID = Form("sigmoid({a})", 3.0, rising=True, torch="sigmoid")
-    TANH = Form("tanh({a})", 8.0, rising=True, torch="tanh")
+    TANH = Form("tanh({a})", 8.0, rising=True, torch="tanh", wide="libdevice.tanh({a})")
     MISH = Form("mish({a})", 12.0, torch="nn.functional.mish")
     FLOOR_QUOTIENT = Form("floor_quotient({a}, {b})", torch="floor_divide")
     FLOOR_REMAINDER = Form("floor_remainder({a}, {b})", torch="remainder")
@@ -333,27 +349,71 @@ def drop_ones(tree: Tree) -> Tree:
 # How trees are written
 
 
-def write(tree: Tree, operands: Sequence[Expression]) -> Expression:
-    """The code of a tree with its operands filled in."""
-    if isinstance(tree, Applied):
-        return _compile(tree.operator)([write(argument, operands) for argument in tree.arguments])
-    return operands[tree.place] if isinstance(tree, Operand) else _write_leaf(tree)
+def write(tree: Tree, operands: Sequence[Expression], dtype: str = "") -> Expression:
+    """The code of a tree with its operands filled in.
+
+    Args:
+        tree: an elementwise function.
+        operands: the code of its operands.
+        dtype: the type of the operands, as far as numbers among them have to be written for it (`write_number`).
+    """
+    if isinstance(tree, Operand):
+        return operands[tree.place]
+    if not isinstance(tree, Applied):
+        return _write_leaf(tree, dtype)
+    if tree.operator is Operator.NEG and (number := read_number(tree)) is not None and is_typed(number, dtype):
+        return write_number(number, dtype)
+    form = _compile(tree.operator, dtype == "float64")
+    if dtype == "float64" and tree.operator.value.template.startswith("libdevice."):  # takes no number of fp32 beside one of float64
+        return form([_write_typed(one.value, dtype) if isinstance(one, Constant) else write(one, operands, dtype) for one in tree.arguments])
+    return form([write(argument, operands, dtype) for argument in tree.arguments])
 
 
-def write_number(value: Number) -> Expression:
-    """A number among other values: a negative one in parentheses, what has no literal as a call of `float`."""
+def is_typed(value: Number, dtype: str) -> bool:
+    """Whether a number needs its type beside it to be that number among values of a type.
+
+    Triton reads a literal as fp32, as a float64 below the normal fp32 numbers, as a uint32 from 2^31 on, and -0.0 as 0.0.
+    """
+    if isinstance(value, bool) or not dtype:
+        return False
+    if isinstance(value, float):
+        small = 0.0 < abs(value) < 2.0**-126
+        wide = abs(value) > TYPES["float32"].largest and math.isfinite(value)
+        return _is_negative_zero(value) or small or (dtype == "float64" and (wide or TYPES["float32"].round(value) != value))
+    return dtype == "int64" and 2**31 <= value < 2**32
+
+
+def _is_negative_zero(value: Number) -> bool:
+    return value == 0 and math.copysign(1.0, value) < 0
+
+
+def write_number(value: Number, dtype: str = "") -> Expression:
+    """A number among other values: a negative one in parentheses, what has no literal as a call of `float`.
+
+    Where a literal would be another number among values of type `dtype`, its type is written beside it.
+    """
+    if is_typed(value, dtype):
+        return _write_typed(value, dtype)
     if isinstance(value, float) and not math.isfinite(value):
         return code.Call(code.Name("float"), (code.String(f'"{value}"'),))
     found = code.number(value)
     return code.Group(found) if isinstance(found, code.Unary) and value < 0 else found
 
 
-@cache
-def _write_leaf(tree: Tree) -> Expression:
+def _write_leaf(tree: Tree, dtype: str) -> Expression:
     if isinstance(tree, Constant):
-        return write_number(tree.value)
+        return write_number(tree.value, dtype)
     assert isinstance(tree, Type), "other leaves are operands"
     return code.Attribute(code.Name("tl"), "int1" if tree.dtype == "bool" else tree.dtype)
+
+
+def _write_typed(value: Number, dtype: str) -> Expression:
+    """A number as a value of a type."""
+    if isinstance(value, float) and not math.isfinite(value):
+        return parse_expression(f'tl.full((), float("{value}"), tl.{dtype})')
+    if _is_negative_zero(value):
+        return parse_expression(f"(tl.full((), 0.0, tl.{dtype}) * -1.0)")
+    return parse_expression(f"tl.full((), {value!r}, tl.{dtype})")
 
 
 Write = Callable[[Sequence[Expression]], Expression]
@@ -370,9 +430,9 @@ def _is_call(operator: Operator) -> bool:
 
 
 @cache
-def _compile(operator: Operator) -> Write:
-    """What fills an operator's template."""
-    return _compile_node(_read_form(operator))
+def _compile(operator: Operator, wide: bool = False) -> Write:
+    """What fills an operator's template, or the one for float64."""
+    return _compile_node(_read_form(operator) if not (wide and operator.value.wide) else parse_expression(operator.value.wide))
 
 
 def _compile_node(node: Expression) -> Write:

@@ -154,7 +154,16 @@ class Formula(Tensor):
 
     def fill(self, operands: Sequence[Expression]) -> Expression:
         """The code of an element, given that of the operands' elements."""
-        return write(self.expression, operands)
+        return write(self.expression, operands, self.met)
+
+    @property
+    def met(self) -> str:
+        """The type in which its operands meet numbers: that of the widest float among them, or else of the widest whole number."""
+        dtypes = [operand.dtype for operand in self.inputs] or [self.dtype]
+        for dtype in ("float64", *FLOATS, "int64"):
+            if dtype in dtypes:
+                return widen(dtype)
+        return ""
 
     def casts(self, place: int) -> bool:
         """Whether it brings an operand as it is into another type, for which a number must be a value of Triton."""

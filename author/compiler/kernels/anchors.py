@@ -37,6 +37,12 @@ class Line:
     """A template of a condition in `{test}`, which does not hold where the value does not count."""
 
 
+EXTREMES = {"max": "larger", "min": "smaller"}
+"""By kind: the function of a module that combines two values, NaN if one is."""
+_STEPS = {
+    "max": "tl.maximum({x}, {y}, propagate_nan=tl.PropagateNan.ALL)", "min": "tl.minimum({x}, {y}, propagate_nan=tl.PropagateNan.ALL)",
+}  # fmt: skip
+"""The same written out."""
 HELPER = Line("pass")
 """Stands where the helper's value is first known."""
 TURN = "_turn"
@@ -129,10 +135,18 @@ def find_kind(kind: str, dtype: str) -> ReductionKind:
         return _accumulate("{n} += {counted}", "tl.sum({x}, {{*a}})", number(0.0 if wide in FLOATS else 0))
     if kind == "prod":
         return _accumulate("{n} *= {counted}", "tl.reduce({x}, {{*a}}, combine_fn=multiply)", number(1.0 if wide in FLOATS else 1))
+    if kind in ("max", "min") and wide in FLOATS:
+        step, helper = _STEPS[kind], EXTREMES[kind]
+        return _accumulate(f"{{n}} = {step.format(x='{n}', y='{counted}')}", f"tl.reduce({{x}}, {{{{*a}}}}, combine_fn={helper})",
+                           least if kind == "max" else most)
     if kind in ("max", "any"):
         return _accumulate("{n} = tl.maximum({n}, {counted})", "tl.max({x}, {{*a}})", least)
     if kind in ("min", "all"):
         return _accumulate("{n} = tl.minimum({n}, {counted})", "tl.min({x}, {{*a}})", most)
+    if kind in ("argmax", "argmin") and wide in FLOATS:
+        return _find_real_place(kind[3:], least if kind == "argmax" else most)
+    if kind in ("lastmax", "lastmin"):
+        return _find_last_place(kind[4:], least if kind == "lastmax" else most)
     if kind in ("argmax", "argmin"):
         return _find_place(kind[3:], least if kind == "argmax" else most)
     return _find_moments("1.0 / {n_turn}") if kind == "moments" else _find_exponentials()
@@ -161,6 +175,37 @@ def _find_place(name: str, edge: Expression) -> ReductionKind:
          Line("{n_place} = tl.min(tl.where({n} == {n_best}, {n_place}, 2147483647), {*a})"), Line("{n} = {n_best}")),
         (Line(f"{{n}} = tl.{name}({{counted}}, {{*a}})", "{v}", edge),
          Line("{n_place} = tl.min(tl.where({test}, {k}, 2147483647), {*a})", test="({v} == {n})")),
+    )  # fmt: skip
+
+
+def _find_real_place(name: str, edge: Expression) -> ReductionKind:
+    """The extreme and where it is first found. NaN is beyond all, so its first place is that of the extreme."""
+    sign = "<=" if name == "max" else ">="
+    take = f"tl.reduce({{x}}, {{{{*a}}}}, combine_fn={EXTREMES[name]})"
+    place = "{n_place} = tl.min(tl.where(({n} == {n_best}) | ({n} != {n}), {n_place}, 2147483647), {*a})"
+    return ReductionKind(
+        ("", "_place"), (edge, number(0)),
+        (Line("better = {test}", test=f"(({{n}} == {{n}}) & ~({{v}} {sign} {{n}}))"),
+         Line("{n_place} = tl.where(better, {k}, {n_place})"), Line("{n} = tl.where(better, {v}, {n})")),
+        (Line(f"{{n_best}} = {take.format(x='{n}')}"), Line(place), Line("{n} = {n_best}")),
+        (Line(f"{{n}} = {take.format(x='{counted}')}", "{v}", edge),
+         Line("{n_place} = tl.min(tl.where({test}, {k}, 2147483647), {*a})", test="(({v} == {n}) | ({v} != {v}))")),
+    )  # fmt: skip
+
+
+def _find_last_place(name: str, edge: Expression) -> ReductionKind:
+    """The extreme and where it is first found, but of NaN the last place: PyTorch's pools go on to the next NaN."""
+    sign = ">" if name == "max" else "<"
+    take = f"tl.reduce({{x}}, {{{{*a}}}}, combine_fn={EXTREMES[name]})"
+    found = "{n_place} = tl.abs(tl.min(tl.where(%s, %s, tl.where(%s, -%s, 2147483647)), {*a}))"
+    return ReductionKind(
+        ("", "_place"), (edge, number(0)),
+        (Line("better = {test}", test=f"(({{v}} {sign} {{n}}) | ({{v}} != {{v}}))"),
+         Line("{n_place} = tl.where(better, {k}, {n_place})"), Line("{n} = tl.where(better, {v}, {n})")),
+        (Line(f"{{n_best}} = {take.format(x='{n}')}"),
+         Line(found % ("{n} == {n_best}", "{n_place}", "{n} != {n}", "{n_place}")), Line("{n} = {n_best}")),
+        (Line(f"{{n}} = {take.format(x='{counted}')}", "{v}", edge),
+         Line(found % ("{test}", "{k}", "{counted} != {counted}", "{k}"), "{v}", edge, test="({v} == {n})")),
     )  # fmt: skip
 
 
@@ -200,9 +245,11 @@ def _find_exponentials() -> ReductionKind:
     )  # fmt: skip
 
 
-def list_joins(kind: str) -> tuple[Line, ...]:
+def list_joins(anchor: Anchor) -> tuple[Line, ...]:
     """The lines that put the parts of a row together; moments as Chan, Golub and LeVeque join them (1979)."""
-    return _JOINS[kind]
+    if find_sum_type(anchor.source.dtype) in FLOATS and anchor.kind in _REAL_JOINS:
+        return _REAL_JOINS[anchor.kind]
+    return _JOINS[anchor.kind]
 
 
 _JOINS = {
@@ -224,6 +271,21 @@ _JOINS = {
     **dict.fromkeys(("max", "any"), (Line("{n} = tl.max({n_parts}, 0)"),)),
     **dict.fromkeys(("min", "all"), (Line("{n} = tl.min({n_parts}, 0)"),)),
 }  # fmt: skip
+
+
+_REAL_JOINS = {
+    **{
+        kind: (Line(f"{{n}} = tl.reduce({{n_parts}}, 0, combine_fn={EXTREMES[kind]})"),) for kind in ("max", "min")
+    },
+    **{
+        f"arg{kind}": (
+            Line(f"{{n}} = tl.reduce({{n_parts}}, 0, combine_fn={EXTREMES[kind]})"),
+            Line("{n_place} = tl.min(tl.where(({n_parts} == {n}) | ({n_parts} != {n_parts}), {n_place_parts}, 2147483647), 0)"),
+        )
+        for kind in ("max", "min")
+    },
+}  # fmt: skip
+"""The same for floats, of which some may be NaN."""
 
 
 def list_suffixes(anchor: Anchor) -> tuple[str, ...]:
@@ -255,8 +317,12 @@ class ScanKind:
 _SCANS = {
     "sum": ScanKind("{before} + {x}", "tl.cumsum({x}, {axis})", "tl.sum({x}, {axis})"),
     "prod": ScanKind("{before} * {x}", "tl.cumprod({x}, {axis})", "tl.reduce({x}, {axis}, combine_fn=multiply)"),
-    "max": ScanKind("tl.maximum({before}, {x})", "tl.associative_scan({x}, {axis}, larger)", "tl.max({x}, {axis})"),
-    "min": ScanKind("tl.minimum({before}, {x})", "tl.associative_scan({x}, {axis}, smaller)", "tl.min({x}, {axis})"),
+    **{
+        kind: ScanKind(
+            f"{helper}({{before}}, {{x}})", f"tl.associative_scan({{x}}, {{axis}}, {helper})", f"tl.reduce({{x}}, {{axis}}, combine_fn={helper})"
+        )
+        for kind, helper in EXTREMES.items()
+    },
     "sort": ScanKind("", "tl.sort({x}, {axis})", ""),
     "logs": ScanKind(
         "add_logs({before}, {x})", "tl.associative_scan({x}, {axis}, add_logs)", "tl.reduce({x}, {axis}, combine_fn=add_logs)"

@@ -187,7 +187,7 @@ class HeldRowWriter(RowWriter):
                 address = self._address(next(left), *self._place(Name("each")))
                 loaded = load(address, mask, pick_other(anchor, suffix), options(cache_modifier=".cg"))
                 emitter.line(assign(f"{title}{suffix}_parts", loaded))
-            emitter.line(*(fill_line(line, Terms(title, number(length))) for line in list_joins(anchor.kind)))
+            emitter.line(*(fill_line(line, Terms(title, number(length))) for line in list_joins(anchor)))
 
     def _wrap(self, big: bool) -> list[Statement]:
         """The body in a loop over the rows of a group."""

@@ -19,7 +19,7 @@ from tritonsmith.author.compiler.fusing.space import (
 from tritonsmith.author.compiler.ir.code import Assign, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel
 from tritonsmith.author.compiler.ir.values import Reduction, Tensor, TensorView
-from tritonsmith.author.compiler.kernels.anchors import HELPER, Terms, fill_line, find_kind, find_neutral
+from tritonsmith.author.compiler.kernels.anchors import EXTREMES, HELPER, Terms, fill_line, find_kind, find_neutral
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope, locate_store
 from tritonsmith.author.compiler.kernels.kernel import Buffer
 from tritonsmith.author.compiler.kernels.pieces import join_tests
@@ -180,8 +180,8 @@ class StoreWriter:
     def _take(self, kind: str, text: str, size: int, rows: str = "BLOCK_M") -> str:
         """A number for each few neighbours of a row; all of a tile need no other shape, which would move them between threads."""
         if size == self.grid.tile.columns:
-            return f"tl.{kind}({text}, 1, keep_dims=True)"
-        return f"tl.{kind}(tl.reshape({text}, ({rows}, BLOCK_N // {size}, {size})), 2)"
+            return _write_reduction(kind, text, 1, keep=True)
+        return _write_reduction(kind, f"tl.reshape({text}, ({rows}, BLOCK_N // {size}, {size}))", 2)
 
     def _take_in_strips(self, kind: str, text: str) -> str:
         """A number for each window of strips: first of what lies above each other, which a thread has, then of neighbours."""
@@ -193,8 +193,8 @@ class StoreWriter:
         axis = 1 + len(blocks)
         found = f"tl.reshape({text}, ({shape}))"
         for _ in high:
-            found = f"tl.{kind}({found}, {axis})"
-        found = f"tl.{kind}({found}, {axis + 1})"
+            found = _write_reduction(kind, found, axis)
+        found = _write_reduction(kind, found, axis + 1)
         return found if whole else f"tl.reshape({found}, (BLOCK_M, BLOCK_N // {order.area}))"
 
     def _find_moments(self, anchor: Reduction, text: str, inside: str) -> None:
@@ -214,3 +214,11 @@ class StoreWriter:
             line(f"apart = tl.broadcast_to(({mean})[:, :, None], (BLOCK_M, BLOCK_N // {size}, {size}))")
             line(f"apart = {text} - tl.reshape(apart, (BLOCK_M, BLOCK_N))")
         line(f"{squares} = {self._take('sum', 'tl.where(inside, apart * apart, 0.0)' if inside else 'apart * apart', size)}")
+
+
+def _write_reduction(kind: str, text: str, axis: int, keep: bool = False) -> str:
+    """A sum or an extreme along an axis; an extreme is NaN if one value is."""
+    options = ", keep_dims=True" if keep else ""
+    if kind in EXTREMES:
+        return f"tl.reduce({text}, {axis}, combine_fn={EXTREMES[kind]}{options})"
+    return f"tl.{kind}({text}, {axis}{options})"

@@ -262,7 +262,7 @@ class RowWriter:
 
     def entitle(self, anchor: Anchor) -> None:
         """Name the results of an anchor."""
-        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most", "lastmax": "argmax"}.get(anchor.kind, anchor.kind))
         self.titles[id(anchor)] = title
         if isinstance(anchor, Scan):
             self.emitter.outcomes[id(anchor), 0] = title

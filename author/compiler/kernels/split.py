@@ -86,7 +86,7 @@ def _write_join(
             emitter.line(assign(f"{title}{suffix}_parts", load(address, exists, pick_other(anchor, suffix))))
             emitter.outcomes[id(anchor), which] = f"{title}{suffix}"
             emitter.names[f"{title}{suffix}"] = frozenset((ROW,))
-        emitter.line(*(fill_line(line, Terms(title, number(region.space.length))) for line in list_joins(anchor.kind)))
+        emitter.line(*(fill_line(line, Terms(title, number(region.space.length))) for line in list_joins(anchor)))
         if anchor.kind in ("any", "all"):
             emitter.line(statement("{n} = {n} != 0", n=title))
     numbers = list_row_stores(region)

@@ -5,12 +5,20 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from tritonsmith.author.compiler.ir.indices import Shape
-from tritonsmith.author.compiler.ir.operators import A, B, C, D, Tree, chain
+from tritonsmith.author.compiler.ir.operators import A, B, C, D, Tree, Type, chain
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.values import FLOATS, Tensor
+from tritonsmith.author.compiler.ir.values import FLOATS, Tensor, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.author.compiler.lowering.pointwise import KNOWN, common_type, divide_whole, formula
+from tritonsmith.author.compiler.lowering.pointwise import (
+    KNOWN,
+    common_type,
+    constant,
+    divide_whole,
+    formula,
+    formula_of_settled,
+    round_number,
+    settle,
+)
 from tritonsmith.author.types import TYPES, NumberKind
 
 _LOGARITHM = Op.WHERE(Op.EQ(A, B), A + 0.6931471805599453, Op.MAXIMUM(A, B) + Op.LOG1P(Op.FAST_EXP(-Op.ABS(A - B))))
@@ -23,42 +31,58 @@ _SPECIAL: dict[str, tuple[Tree, int]] = {
     "erfinv": (Op.ERFINV(A), 1), "expit": (Op.SIGMOID(A), 1), "erfcx": (Op.ERFCX(A), 1),
     "i0": (Op.BESSEL_I0(A), 1), "i1": (Op.BESSEL_I1(A), 1),
     "ndtr": (0.5 * Op.ERFC(A * -math.sqrt(0.5)), 1),
-    "entr": (Op.WHERE(A > 0.0, -A * Op.LOG(A), Op.WHERE(Op.EQ(A, 0.0), 0.0, -math.inf)), 1),
+    "entr": (Op.WHERE(A > 0.0, -A * Op.LOG(A), Op.WHERE(Op.EQ(A, 0.0), 0.0, Op.WHERE(A < 0.0, -math.inf, A))), 1),
     "sinc": (Op.WHERE(Op.EQ(A, 0.0), 1.0, Op.SIN(A * math.pi) / (A * math.pi)), 1),
     "deg2rad": (A * (math.pi / 180), 1), "rad2deg": (A * (180 / math.pi), 1),
     "positive": (A, 1), "sgn": (Op.WHERE(A > 0.0, 1.0, Op.WHERE(A < 0.0, -1.0, 0.0)), 1),
     "copysign": (Op.COPYSIGN(A, B), 2), "nextafter": (Op.NEXTAFTER(A, B), 2),
     "heaviside": (Op.WHERE(Op.EQ(A, 0.0), B, Op.WHERE(A > 0.0, 1.0, 0.0)), 2),
-    "xlogy": (Op.WHERE(Op.EQ(A, 0.0), 0.0, A * Op.LOG(B)), 2), "xlog1py": (Op.WHERE(Op.EQ(A, 0.0), 0.0, A * Op.LOG1P(B)), 2),
-    "logaddexp": (_LOGARITHM, 2), "fmax": (Op.MAXIMUM(A, B), 2), "fmin": (Op.MINIMUM(A, B), 2),
-    "ldexp": (A * Op.EXP2(B), 2),
+    "xlogy": (Op.WHERE(Op.EQ(A, 0.0) & Op.EQ(B, B), 0.0, A * Op.LOG(B)), 2),
+    "xlog1py": (Op.WHERE(Op.EQ(A, 0.0) & Op.EQ(B, B), 0.0, A * Op.LOG1P(B)), 2),
+    "logaddexp": (_LOGARITHM, 2), "fmax": (Op.FMAX(A, B), 2), "fmin": (Op.FMIN(A, B), 2),
     "logaddexp2": (
         Op.WHERE(Op.EQ(A, B), A + 1.0, Op.MAXIMUM(A, B) + Op.LOG1P(Op.EXP2(-Op.ABS(A - B))) * (1 / math.log(2))), 2,
     ),
 }  # fmt: skip
 """Expressions over floating-point operands, and how many."""
+_STEPPED = ("frac", "fix", "sgn", "heaviside")
+"""Those that take a step where a value crosses a number."""
 _MOST_FACTORS = 8
 """Of a power that is a product."""
-_TESTS = {
-    "signbit": A < 0, "isposinf": Op.EQ(A, math.inf), "isneginf": Op.EQ(A, -math.inf), "isreal": Op.EQ(A, A),
-}  # fmt: skip
+_TESTS = {"isposinf": Op.EQ(A, math.inf), "isneginf": Op.EQ(A, -math.inf)}
 
 
 def _apply(call: NodeCall) -> Lowered:
     """A function of the table."""
-    tree, number = _SPECIAL[call.node.target.rpartition(".")[2].rstrip("_")]
+    name = call.node.target.rpartition(".")[2].rstrip("_")
+    tree, number = _SPECIAL[name]
     operands = [*call.args, *call.kwargs.values()][:number]
     if call.dtype not in FLOATS or len(operands) < number:
         raise NotCovered(f"on {call.dtype}")
+    if name == "nextafter" and widen(call.dtype) != call.dtype:  # the next number of fp32 is not that of 16 bits
+        raise NotCovered(f"on {call.dtype}")
+    if name in _STEPPED:
+        return formula_of_settled(tree, *operands, like=call.dtype, shape=call.shape)
     return formula(tree, *operands, like=call.dtype, shape=call.shape)
 
 
 def _test(call: NodeCall) -> Lowered:
     value = call.tensor(0, "input", "self")
     name = call.node.target.rpartition(".")[2]
-    if value.dtype not in FLOATS and name != "signbit":
-        raise NotCovered(f"on {value.dtype}")
-    return formula(_TESTS[name], value, like=value.dtype, result="bool")
+    if name == "isreal":
+        return constant(True, "bool", value.shape)
+    if name == "signbit":
+        return _read_sign(value)
+    if value.dtype not in FLOATS:
+        return constant(False, "bool", value.shape)
+    return formula_of_settled(_TESTS[name], value, like=value.dtype, result="bool")
+
+
+def _read_sign(value: Tensor) -> Tensor:
+    """Whether a value has a sign: -0.0 has one, and NaN may."""
+    if value.dtype not in FLOATS:
+        return formula(A < 0, value, like=value.dtype, result="bool")
+    return formula(Op.BITS(A, Type("int64" if value.dtype == "float64" else "int32")) < 0, settle(value), like=value.dtype, result="bool")
 
 
 def _divide(call: NodeCall) -> Lowered:
@@ -70,8 +94,11 @@ def _divide(call: NodeCall) -> Lowered:
         raise NotCovered(f"with rounding_mode={mode}")
     if whole:
         return divide_whole("floor_divide" if mode == "floor" else "trunc_divide", left, right, call)
-    text = Op.REAL_QUOTIENT(A, B) if mode == "floor" else Op.TRUNC(A / B)
-    return formula(text, left, right, like=call.dtype, shape=call.shape)
+    left, right = (settle(one) if isinstance(one, Tensor) else one for one in (left, right))
+    if mode == "floor":
+        return formula(Op.REAL_QUOTIENT(A, B), left, right, like=call.dtype, shape=call.shape)
+    quotient = settle(formula(A / B, left, right, like=call.dtype, shape=call.shape))
+    return formula(Op.TRUNC(A), quotient, like=call.dtype, shape=call.shape)
 
 
 def _bound(call: NodeCall) -> Lowered:
@@ -82,7 +109,8 @@ def _bound(call: NodeCall) -> Lowered:
         bound = call.get(1, "min", "max")
         least, most = (bound, None) if "min" in name else (None, bound)
     found: Tensor = value
-    for bound, text in ((least, Op.MAXIMUM(A, B)), (most, Op.MINIMUM(A, B))):
+    larger, smaller = (Op.MAXIMUM, Op.MINIMUM) if call.dtype in FLOATS else (Op.FMAX, Op.FMIN)
+    for bound, text in ((least, larger(A, B)), (most, smaller(A, B))):
         if bound is not None:
             found = formula(text, found, _as_bound(bound, call.dtype), like=call.dtype, shape=call.shape)
     return found
@@ -92,9 +120,18 @@ def _as_bound(bound: Any, dtype: str) -> Any:
     if isinstance(bound, Tensor):
         return bound
     bound = float(bound["float"]) if isinstance(bound, dict) and "float" in bound else bound
+    bound = round_number(bound, dtype)
     if dtype not in FLOATS and (not isinstance(bound, int) or isinstance(bound, bool)):
         raise NotCovered(f"between {bound} on {dtype}")
     return bound
+
+
+def _scale_by_power(call: NodeCall) -> Lowered:
+    """`ldexp`: times a power of two that is rounded to the type of its exponent, and so may be 0 or infinite."""
+    value, exponent = call.tensor(0, "input", "self"), call.tensor(1, "other")
+    dtype = exponent.dtype if exponent.dtype in FLOATS else "float32"
+    power = settle(formula(Op.EXP2(A), exponent, like=dtype))
+    return formula(A * B, value, power, like=call.dtype, shape=call.shape)
 
 
 def _invert(call: NodeCall) -> Lowered:
@@ -120,7 +157,7 @@ def _replace_special(call: NodeCall) -> Lowered:
     given = [call.get(place, name, default=None) for place, name in enumerate(("nan", "posinf", "neginf"), 1)]
     nan, high, low = (plain if one is None else one for one, plain in zip(given, (0.0, largest, -largest), strict=True))
     text = Op.WHERE(Op.NE(A, A), B, Op.WHERE(Op.EQ(A, math.inf), C, Op.WHERE(Op.EQ(A, -math.inf), D, A)))
-    return formula(text, value, nan, high, low, like=dtype)
+    return formula_of_settled(text, value, nan, high, low, like=dtype)
 
 
 def _unsquash(call: NodeCall) -> Lowered:
@@ -141,31 +178,24 @@ def _compare_nearly(call: NodeCall) -> Lowered:
     """`isclose`."""
     left, right = call.tensor(0, "input"), call.tensor(1, "other")
     like = common_type(left, right)
-    if like not in FLOATS or call.get(4, "equal_nan", default=False):
+    if like not in FLOATS:
         raise NotCovered(f"on {like}")
     relative, absolute = call.get(2, "rtol", default=1e-5), call.get(3, "atol", default=1e-8)
-    text = Op.EQ(A, B) | (Op.ABS(A - B) <= D + C * Op.ABS(B))
-    return formula(text, left, right, relative, absolute, like=like, shape=call.shape, result="bool")
+    rounded = (lambda tree: tree) if widen(like) == like else lambda tree: Op.GROUP(tree).to(like).to(widen(like))
+    apart = Op.ABS(rounded(A - B))
+    text = Op.EQ(A, B) | ((apart <= rounded(D + rounded(C * Op.ABS(B)))) & (apart < math.inf))
+    if call.get(4, "equal_nan", default=False):
+        text = text | (Op.NE(A, A) & Op.NE(B, B))
+    return formula(text, settle(left), settle(right), relative, absolute, like=like, shape=call.shape, result="bool")
 
 
 def _round(call: NodeCall) -> Lowered:
     """`round`, to whole numbers or to decimals."""
     value, decimals = call.tensor(0, "input", "self"), call.kwargs.get("decimals", 0)
     if not decimals or call.dtype not in FLOATS:
-        return formula(Op.RINT(A), value, like=call.dtype) if call.dtype in FLOATS else value
+        return formula(Op.RINT(A), settle(value), like=call.dtype) if call.dtype in FLOATS else value
     text = Op.RINT(A * B) / B if decimals > 0 else Op.RINT(A / B) * B
-    return formula(text, value, float(10 ** abs(decimals)), like=call.dtype)
-
-
-def _raise_wide(base: Any, exponent: Any, shape: Shape) -> Tensor:
-    """`pow` in float64, whose function takes no number of fp32 next to it."""
-    if isinstance(base, Tensor) and isinstance(exponent, int | float):
-        if exponent == int(exponent) and 1 <= exponent <= _MOST_FACTORS:
-            return formula(chain(Op.MUL, [A] * int(exponent)), base, like="float64")
-        return formula(Op.FAST_EXP(B * Op.LOG(A)), base, exponent, like="float64")
-    if not isinstance(base, Tensor):
-        return formula(Op.FAST_EXP(B * A), exponent, math.log(base), like="float64")
-    return formula(Op.POW(A, B), base, exponent, like="float64", shape=shape)
+    return formula(text, settle(value), float(10 ** abs(decimals)), like=call.dtype)
 
 
 def _clamp(call: NodeCall) -> Lowered:
@@ -183,8 +213,6 @@ def _divide_any(call: NodeCall) -> Lowered:
 def _raise(call: NodeCall) -> Lowered:
     """`pow` of whole numbers to small exponents; of other numbers what all families know."""
     base, exponent = call.get(0, "input", "self"), call.get(1, "exponent")
-    if call.dtype == "float64":
-        return _raise_wide(base, exponent, call.shape)
     if call.dtype in FLOATS:
         return KNOWN(call)
     if not isinstance(base, Tensor) or exponent not in range(1, _MOST_FACTORS + 1) or call.dtype == "bool":
@@ -195,11 +223,11 @@ def _raise(call: NodeCall) -> Lowered:
 TABLE: dict[str, Lower] = {
     **dict.fromkeys(("clamp", "clip"), _clamp), **dict.fromkeys(("div", "divide"), _divide_any), "pow": _raise,
     **dict.fromkeys(_SPECIAL, _apply),
-    **dict.fromkeys(_TESTS, _test),
+    **dict.fromkeys((*_TESTS, "isreal", "signbit"), _test),
     **dict.fromkeys(("clamp_min", "clamp_max"), _bound),
     **dict.fromkeys(("invert", "bitwise_not"), _invert),
     **dict.fromkeys(("lshift", "rshift", "ilshift", "irshift", "__lshift__", "__rshift__"), _shift),
     **dict.fromkeys(("bitwise_left_shift", "bitwise_right_shift"), _shift),
-    "nan_to_num": _replace_special, "logit": _unsquash, "rsub": _subtract_from, "isclose": _compare_nearly,
+    "ldexp": _scale_by_power, "nan_to_num": _replace_special, "logit": _unsquash, "rsub": _subtract_from, "isclose": _compare_nearly,
     "float_power": _raise, "round": _round,
 }  # fmt: skip

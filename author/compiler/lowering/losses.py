@@ -83,9 +83,9 @@ def _compare_logits(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> T
     """Binary cross entropy of logits, with a weight of what is true."""
     weight = call.weight(6, "pos_weight")
     if weight is None:
-        text = Op.MAXIMUM(A, 0.0) - A * B + Op.LOG1P(Op.FAST_EXP(-Op.ABS(A)))
+        text = Op.FMAX(A, 0.0) - A * B + Op.LOG1P(Op.FAST_EXP(-Op.ABS(A)))
         return formula(text, left, right, like=wide)
-    text = (1.0 - B) * A + (1.0 + (C - 1.0) * B) * (Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))) + Op.MAXIMUM(-A, 0.0))
+    text = (1.0 - B) * A + (1.0 + (C - 1.0) * B) * (Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))) + Op.FMAX(-A, 0.0))
     return formula(text, left, right, weight, like=wide, shape=left.shape)
 
 
@@ -94,7 +94,7 @@ def _diverge(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> Tensor:
     if call.option(6, "log_target", False):
         terms = formula(Op.FAST_EXP(B) * (B - A), left, right, like=wide)
     else:
-        terms = formula(Op.WHERE(B > 0.0, B * (Op.LOG(B) - A), 0.0), left, right, like=wide)
+        terms = formula(Op.WHERE(Op.EQ(B, 0.0), 0.0, B * Op.LOG(B)) - B * A, left, right, like=wide)
     return finish(terms, call, left.shape[0], "mean") if find_reduction(call) == "batchmean" else finish(terms, call)
 
 
@@ -205,7 +205,7 @@ def _exceed_margin(call: NodeCall) -> Lowered:
 def _soft_margins(call: NodeCall) -> Lowered:
     """`multilabel_soft_margin_loss`: the mean over classes of binary cross entropies."""
     left, right, wide = _pair(call)
-    logs = Op.MINIMUM(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))), -Op.MAXIMUM(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A)))
+    logs = Op.FMIN(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))), -Op.FMAX(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A)))
     terms = _weigh(formula(-(B * logs[0] + (1.0 - B) * logs[1]), left, right, like=wide), call, 2)
     axis = len(left.shape) - 1
     return finish(formula(A / B, reduce(terms, (axis,), "sum", wide), left.shape[axis], like=wide), call)

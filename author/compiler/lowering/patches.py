@@ -245,7 +245,7 @@ def _reduce(base: Tensor, source: Tensor, places: Tensor, axis: int, kind: str, 
     count = rename(meet(constant(1 if kept else 0, "int32", base.shape), ones, Meeting.SUM), "count")
     found = meet(base if kept else constant(_EDGES[meeting], base.dtype, base.shape), source, meeting)
     rename(found, meeting.name.lower())
-    value = found if kind != "mean" else formula(A / Op.MAXIMUM(B, 1.0), found, count, like=base.dtype)
+    value = found if kind != "mean" else formula(A / Op.FMAX(B, 1.0), found, count, like=base.dtype)
     return value if kept else select_where(formula(A > 0, count, like="int32", result="bool"), value, base, base.dtype, base.shape)
 
 
@@ -317,7 +317,7 @@ def _sort_in(call: NodeCall) -> Lowered:
     if low == high or value.dtype != "float32":
         raise NotCovered("between the least and the largest value")
     value = reshape(value, (value.size,))
-    text = Op.MINIMUM(Op.FLOOR((A - B) * D / C), D - 1.0)
+    text = Op.FMIN(Op.FLOOR((A - B) * D / C), D - 1.0)
     part = formula(text, value, float(low), float(high - low), float(bins), like="float32")
     inside = formula((A >= B) & (A <= C), value, float(low), float(high), like="float32", result="bool")
     places = rename(cast(select_where(inside, part, -1.0, "float32", value.shape), "int32"), "bin")

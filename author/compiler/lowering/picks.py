@@ -175,7 +175,7 @@ def _embed_bags(call: NodeCall) -> Lowered:
     if mode == "sum":
         return cast(total, call.dtype)
     number = reshape(reduce(cast(kept, "float32"), (1,), "sum", "float32"), (bags, 1))
-    return formula(A / Op.MAXIMUM(B, 1.0), total, number, like=wide, result=call.dtype)
+    return formula(A / Op.FMAX(B, 1.0), total, number, like=wide, result=call.dtype)
 
 
 def _gather(call: NodeCall) -> Lowered:

@@ -9,18 +9,17 @@ from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.operators import A, Applied, B, C, Constant, D, Operand, Tree, drop_ones, replace_operands, write
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.printer import print_expression
-from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Held, Tensor, TensorView, widen
+from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Held, Item, LibraryCall, Tensor, TensorView, is_rounded, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.operations import OPERATIONS, read_operation
-from tritonsmith.author.types import CASTS, PLAIN, TYPES, WHOLE, join_types
+from tritonsmith.author.types import CASTS, PLAIN, TYPES, NumberKind, join_types
 from tritonsmith.prompts.node_names import operation_name
 
 _SELU = (1.6732632423543772, 1.0507009873554805)
 _PLAIN: dict[str, tuple[Tree, int]] = {
     "selu": (_SELU[1] * Op.WHERE(A > 0.0, A, _SELU[0] * Op.EXPM1(A)), 1),
     "mish": (Op.MISH(A), 1),
-    "logsigmoid": (Op.MINIMUM(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))), 1),
-    "log_sigmoid": (Op.MINIMUM(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))), 1),
+    **dict.fromkeys(("logsigmoid", "log_sigmoid"), (Op.FMIN(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))), 1)),
     "tanhshrink": (A - Op.TANH(A), 1),
     "exp2": (Op.EXP2(A), 1), "log2": (Op.LOG2(A), 1), "log10": (Op.LOG10(A), 1),
     "log1p": (Op.LOG1P(A), 1), "expm1": (Op.EXPM1(A), 1),
@@ -32,26 +31,33 @@ _PLAIN: dict[str, tuple[Tree, int]] = {
     "atan2": (Op.ATAN2(A, B), 2), "hypot": (Op.HYPOT(A, B), 2), "fmod": (Op.FMOD(A, B), 2),
     **dict.fromkeys(("remainder", "mod"), (Op.REAL_REMAINDER(A, B), 2)),
     **dict.fromkeys(("floordiv", "floor_divide"), (Op.REAL_QUOTIENT(A, B), 2)),
-    "lerp": (A + C * (B - A), 3), "prelu": (Op.WHERE(A > 0.0, A, A * B), 2),
+    "prelu": (Op.WHERE(A > 0.0, A, A * B), 2),
 }  # fmt: skip
 """Expressions over floating-point operands, and how many."""
+_STEPPED = ("floor", "ceil", "trunc", "sign", "fmod", "remainder", "mod")
+"""Those that take a step where a value crosses a number."""
+_BOUNDED = ("clamp", "hardtanh", "maximum", "minimum")
+"""Those that may give a number as it is, and so round it first."""
 _WHOLE: dict[str, tuple[Tree, int]] = {
     "add": (A + B, 2), "sub": (A - B, 2), "mul": (A * B, 2), "neg": (-A, 1), "abs": (Op.ABS(A), 1),
-    "maximum": (Op.MAXIMUM(A, B), 2), "minimum": (Op.MINIMUM(A, B), 2), "square": (A * A, 1),
-    "relu": (Op.MAXIMUM(A, 0), 1), "bitwise_and": (A & B, 2), "bitwise_or": (A | B, 2), "bitwise_xor": (A ^ B, 2),
+    "maximum": (Op.FMAX(A, B), 2), "minimum": (Op.FMIN(A, B), 2), "square": (A * A, 1),
+    "relu": (Op.FMAX(A, 0), 1), "bitwise_and": (A & B, 2), "bitwise_or": (A | B, 2), "bitwise_xor": (A ^ B, 2),
     "lshift": (A << B, 2), "rshift": (A >> B, 2),
     "clone": (A, 1), "sign": (Op.WHERE(A > 0, 1, Op.WHERE(A < 0, -1, 0)), 1),
     **dict.fromkeys(("floor", "ceil", "trunc"), (A, 1)),
 }  # fmt: skip
 """Expressions over whole numbers."""
 _QUOTIENTS = {
-    **dict.fromkeys(("floordiv", "floor_divide"), (Op.FLOOR_QUOTIENT(A, B), (A - (Op.GROUP(A % B) + B) % B) // B)),
-    **dict.fromkeys(("mod", "remainder"), (Op.FLOOR_REMAINDER(A, B), (Op.GROUP(A % B) + B) % B)),
-    "trunc_divide": (A // B, A // B), "fmod": (A % B, A % B),
+    **dict.fromkeys(("floordiv", "floor_divide"), Op.FLOOR_QUOTIENT(A, B)),
+    **dict.fromkeys(("mod", "remainder"), Op.FLOOR_REMAINDER(A, B)),
+    "trunc_divide": A // B, "fmod": A % B,
 }  # fmt: skip
-"""Quotients of whole numbers and what they leave, for any divisor and for a number that is written out; Triton rounds towards zero."""
-_WIDE = tuple(name for name in WHOLE if TYPES[name].bits >= 32)
-"""Types in which a remainder and a divisor that is written out add up."""
+"""Quotients of whole numbers and what they leave; Triton rounds towards zero."""
+_BY_POSITIVE = {
+    **dict.fromkeys(("floordiv", "floor_divide"), A // B - Op.GROUP(Op.GROUP(A % B) < 0)),
+    **dict.fromkeys(("mod", "remainder"), Op.GROUP(A % B) + Op.WHERE(Op.GROUP(A % B) < 0, B, 0)),
+}  # fmt: skip
+"""The same for a number above zero that is written out. No sum leaves the type: what a quotient leaves is nearer to zero than its divisor."""
 _TRUTHS = {"mul": A & B, "add": A | B, "maximum": A | B, "minimum": A & B}
 """Arithmetic of truths."""
 _COMPARISONS = {"eq": Op.EQ, "ne": Op.NE, "lt": Op.LT, "le": Op.LE, "gt": Op.GT, "ge": Op.GE}
@@ -98,13 +104,40 @@ def cast(value: Tensor, dtype: str) -> Tensor:
     if isinstance(value, Formula) and value.number is not None and not isinstance(value.number, bool):
         return constant(value.number, dtype, value.shape)
     tree: Tree = A
+    whole = TYPES[value.dtype].is_float and not TYPES[dtype].is_float
+    if whole or dtype == "bool":
+        value = settle(value)
     if dtype == "bool":
         tree = Op.NE(A, 0)
+    elif whole and TYPES[dtype].bits < 32:  # begins again at the other end, as what PyTorch runs does; Triton says nothing of it
+        tree = A.to("int64" if TYPES[dtype].kind is NumberKind.UNSIGNED else "int32").to(dtype)
     elif widen(dtype) != dtype:
         tree = A.to(dtype).to(widen(dtype))
     elif widen(dtype) != widen(value.dtype):
         tree = A.to(widen(dtype))
     return Formula(shape=value.shape, dtype=dtype, expression=tree, inputs=(value,), flops=0.0)
+
+
+def settle(value: Tensor) -> Tensor:
+    """The value as its type holds it: what 16 bits round away must not reach a comparison, or a function with steps."""
+    source = value
+    while isinstance(source, TensorView):
+        source = source.source
+    if widen(value.dtype) == value.dtype or isinstance(source, Held | LibraryCall | Item) or is_rounded(source):
+        return value
+    tree = A.to(value.dtype).to(widen(value.dtype))
+    return Formula(shape=value.shape, dtype=value.dtype, expression=tree, inputs=(value,), flops=0.0)
+
+
+def formula_of_settled(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
+    """As `formula`, of operands as their type holds them: tensors of 16 bits and numbers are rounded first."""
+    settled = [settle(one) if isinstance(one, Tensor) else round_number(one, like) for one in operands]
+    return formula(tree, *settled, like=like, shape=shape, result=result)
+
+
+def round_number(number: Any, dtype: str) -> Any:
+    """A number as the type of what it meets holds it."""
+    return TYPES[dtype].round(number) if isinstance(number, int | float) and dtype in FLOATS and dtype != "float64" else number
 
 
 def formula(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
@@ -189,8 +222,17 @@ def _lower_known(call: NodeCall) -> Lowered:
         if name != "pow":
             raise NotCovered(str(error)) from None
         tree = formula(Op.POW(A, B), *call.args[:2], like=call.dtype).expression
+    if name in _BOUNDED:
+        tree = _round_numbers(tree, call.dtype)
     flops = OPERATIONS[name].flops
     return Formula(shape=call.shape, dtype=call.dtype, expression=drop_ones(tree), inputs=tuple(inputs), flops=flops)
+
+
+def _round_numbers(tree: Tree, dtype: str) -> Tree:
+    """The tree with its numbers as a type holds them."""
+    if isinstance(tree, Constant):
+        return Constant(round_number(tree.value, dtype), tree.dtype)
+    return Applied(tree.operator, tuple(_round_numbers(one, dtype) for one in tree.arguments)) if isinstance(tree, Applied) else tree
 
 
 def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
@@ -200,8 +242,8 @@ def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
         if len(operands) > 1:
             raise NotCovered("between tensors")
         if least is not None:
-            value = formula(Op.MAXIMUM(A, B), value, least, like=call.dtype)
-        return value if most is None else formula(Op.MINIMUM(A, B), value, most, like=call.dtype)
+            value = formula(Op.FMAX(A, B), value, least, like=call.dtype)
+        return value if most is None else formula(Op.FMIN(A, B), value, most, like=call.dtype)
     if call.dtype == "bool" and name in _TRUTHS and all(one.dtype == "bool" for one in operands) and len(operands) > 1:
         return formula(_TRUTHS[name], *operands[:2], like="bool", shape=call.shape)
     if name in _QUOTIENTS and call.dtype != "bool":
@@ -214,12 +256,19 @@ def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
 
 def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Tensor:
     """A quotient of whole numbers or what it leaves."""
-    general, plain = _QUOTIENTS[name]
-    written = not isinstance(right, Tensor)
-    if not written:  # 0 is what a program reads beyond the edge
+    tree = _QUOTIENTS[name]
+    if not isinstance(right, Tensor):
+        number = int(TYPES[call.dtype].round(right))
+        if not number:
+            raise NotCovered("by zero")
+        if number > 0 and TYPES[call.dtype].kind is NumberKind.UNSIGNED:
+            tree = A % B if name in ("mod", "remainder", "fmod") else A // B
+        elif number > 0:
+            tree = _BY_POSITIVE.get(name, tree)
+    else:  # 0 is what a program reads beyond the edge
         right = formula(Op.WHERE(Op.EQ(A, 0), 1, A), right, like=call.dtype)
         right.name = "divisor"
-    return formula(plain if written and call.dtype in _WIDE else general, left, right, like=call.dtype, shape=call.shape)
+    return formula(tree, left, right, like=call.dtype, shape=call.shape)
 
 
 def _lower_plain(call: NodeCall) -> Lowered:
@@ -230,6 +279,10 @@ def _lower_plain(call: NodeCall) -> Lowered:
         return _lower_whole(call, name, [one for one in call.args if isinstance(one, Tensor)])
     tree, number = _PLAIN[name]
     operands = [*call.args, *call.kwargs.values()][:number]
+    if name in ("floordiv", "floor_divide"):  # PyTorch divides by the number itself
+        return formula(tree, *(settle(one) if isinstance(one, Tensor) else one for one in operands), like=call.dtype, shape=call.shape)
+    if name in _STEPPED:
+        return formula_of_settled(tree, *operands, like=call.dtype, shape=call.shape)
     if name == "prelu":
         weight = call.weight(1, "weight")
         assert weight is not None
@@ -252,9 +305,8 @@ def _widen_channels(weight: Tensor, rank: int) -> Tensor:
 def _compare(call: NodeCall) -> Lowered:
     name = call.node.target.rpartition(".")[2].rstrip("_")
     left, right = call.get(0, "input", "self"), call.get(1, "other")
-    return formula(
-        _COMPARISONS[_LONG.get(name, name)](A, B), left, right, like=common_type(left, right), shape=call.shape, result="bool"
-    )
+    tree = _COMPARISONS[_LONG.get(name, name)](A, B)
+    return formula_of_settled(tree, left, right, like=common_type(left, right), shape=call.shape, result="bool")
 
 
 def _combine(call: NodeCall) -> Lowered:
@@ -289,6 +341,7 @@ def select(condition: Tensor, yes: Any, no: Any, call: NodeCall) -> Formula:
 
 def select_where(condition: Tensor, yes: Any, no: Any, dtype: str, shape: Shape) -> Formula:
     """The same in a type and a shape."""
+    yes, no = (one if isinstance(one, Tensor) else round_number(one, dtype) for one in (yes, no))
     chosen = formula(Op.WHERE(C, A, B), yes, no, True, like=dtype, shape=shape)
     assert isinstance(chosen.expression, Applied)
     tree = Op.WHERE(Operand(len(chosen.inputs)), *chosen.expression.arguments[1:])
@@ -319,11 +372,13 @@ def _add_scaled(call: NodeCall) -> Lowered:
 
 def _shrink(call: NodeCall) -> Lowered:
     """Functions with a threshold of their own."""
-    name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().rstrip("_")
+    name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().strip("_")
     value = call.tensor(0, "input")
     if name == "threshold":
         least, other = call.option(1, "threshold", 0.0), call.option(2, "value", 0.0)
-        return formula(Op.WHERE(A > B, A, C), value, least, other, like=call.dtype)
+        if round_number(least, call.dtype) != least:  # PyTorch compares with the number itself, or with the rounded one, by device
+            raise NotCovered(f"of {least} on {call.dtype}")
+        return formula_of_settled(Op.WHERE(A <= B, C, A), value, least, other, like=call.dtype)
     if name == "celu":
         alpha = call.option(1, "alpha", 1.0)
         return formula(Op.WHERE(A > 0.0, A, B * Op.EXPM1(A / B)), value, alpha, like=call.dtype)
@@ -332,14 +387,25 @@ def _shrink(call: NodeCall) -> Lowered:
         return formula(Op.WHERE(A >= 0.0, A, A * B), value, slope, like=call.dtype)
     bound = call.option(1, "lambd", 0.5)
     if name == "hardshrink":
-        return formula(Op.WHERE(Op.ABS(A) > B, A, 0.0), value, bound, like=call.dtype)
-    return formula(Op.WHERE(A > B, A - B, Op.WHERE(A < -B, A + B, 0.0)), value, bound, like=call.dtype)
+        return formula_of_settled(Op.WHERE(Op.ABS(A) <= B, 0.0, A), value, bound, like=call.dtype)
+    return formula(Op.WHERE(Op.ABS(A) <= B, 0.0, Op.WHERE(A > 0.0, A - B, A + B)), value, bound, like=call.dtype)
 
 
 def _is_special(call: NodeCall) -> Lowered:
     name, value = call.node.target.rpartition(".")[2], call.tensor(0, "input")
     test = {"isnan": Op.NE(A, A), "isinf": Op.EQ(Op.ABS(A), math.inf), "isfinite": Op.ABS(A) < math.inf}[name]
-    return formula(test, value, like=value.dtype, result="bool")
+    return formula_of_settled(test, value, like=value.dtype, result="bool")
+
+
+def _interpolate(call: NodeCall) -> Lowered:
+    """`lerp`: from the end that is nearer, as PyTorch does."""
+    left, right, weight = call.get(0, "input", "self"), call.get(1, "end"), call.get(2, "weight")
+    near, far = A + C * (B - A), B - (B - A) * (1.0 - C)
+    if isinstance(weight, Tensor):
+        tree: Tree = Op.WHERE(Op.ABS(C) < 0.5, near, far)
+    else:
+        tree, weight = (near, weight) if abs(weight) < 0.5 else (B - (B - A) * C, 1.0 - weight)
+    return formula(tree, left, right, weight, like=call.dtype, shape=call.shape)
 
 
 TABLE: dict[str, Lower] = {
@@ -352,7 +418,7 @@ TABLE: dict[str, Lower] = {
     **dict.fromkeys(("clone", "detach", "alias", "contiguous", "requires_grad", "conj"), _clone),
     **dict.fromkeys(_DROPOUTS, _keep),
     **dict.fromkeys(("addcmul", "addcdiv"), _add_scaled),
-    **dict.fromkeys(("threshold", "celu", "rrelu", "hardshrink", "softshrink"), _shrink),
+    **dict.fromkeys(("threshold", "_threshold", "celu", "rrelu", "hardshrink", "softshrink"), _shrink), "lerp": _interpolate,
     **dict.fromkeys(("nn.Threshold", "nn.CELU", "nn.RReLU", "nn.Hardshrink", "nn.Softshrink"), _shrink),
     **dict.fromkeys(("isnan", "isinf", "isfinite"), _is_special),
 }

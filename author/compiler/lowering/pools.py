@@ -58,9 +58,9 @@ def _pool(call: NodeCall) -> Lowered:
         views = open_windows(source, window, stride, padding, dilation, outputs, 'float("-inf")')
         if len(call.node.outputs) == 1:
             return reduce(views, behind, "max")
-        best, place = find_best(views, behind, "max", keep=False)
+        best, place = find_best(views, behind, "max", keep=False, last=True)
         starts = [_find_start(call.shape, lead + axis, stride[axis], padding[axis]) for axis in range(axes)]
-        return best, _place(place, starts, window, dilation, source.shape)
+        return best, _place(place, starts, window, dilation, source.shape, padding)
     views = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
     total = reduce(views, behind, "sum", widen(source.dtype))
     divisor = call.option(6, "divisor_override", None)
@@ -80,15 +80,17 @@ def _find_start(shape: Shape, axis: int, stride: int, padding: int) -> Tensor:
     return Position(shape=shape, dtype="int32", index=lambda at: at[axis] * stride - padding)
 
 
-def _place(found: Tensor, starts: list[Tensor], window: Sizes, dilation: Sizes, shape: Shape) -> Tensor:
+def _place(found: Tensor, starts: list[Tensor], window: Sizes, dilation: Sizes, shape: Shape, rims: Sizes) -> Tensor:
     """The number of an element in its image, by its number in a window."""
     tree: Tree | None = None
     left = math.prod(window)
     for axis, (size, apart) in enumerate(zip(window, dilation, strict=True)):
         left //= size
         start: Tree = Operand(axis + 1)
-        start = start if tree is None else Op.GROUP(tree) * shape[len(shape) - len(window) + axis] + start
-        tree = start + A // left % size * apart
+        at = start + A // left % size * apart
+        if rims[axis]:  # in a window of nothing but -inf PyTorch gives the first place inside
+            at = Op.FMAX(at, 0) if apart == 1 else Op.WHERE(at < 0, (at % apart + apart) % apart, at)
+        tree = at if tree is None else Op.GROUP(tree) * shape[len(shape) - len(window) + axis] + at
     assert tree is not None, "a window has an axis"
     return formula(tree, found, *starts, like="int64")
 
@@ -96,7 +98,7 @@ def _place(found: Tensor, starts: list[Tensor], window: Sizes, dilation: Sizes, 
 def _count(axis: int, lead: int, window: Sizes, stride: Sizes, padding: Sizes, rims: Sizes, sizes: Shape, shape: Shape) -> Tensor:
     """How many places of a window count along one axis: those inside the tensor and its rim."""
     start = _find_start(shape, lead + axis, stride[axis], padding[axis])
-    counted = Op.MINIMUM(A + window[axis], sizes[axis] + rims[axis]) - Op.MAXIMUM(A, -rims[axis])
+    counted = Op.FMIN(A + window[axis], sizes[axis] + rims[axis]) - Op.FMAX(A, -rims[axis])
     return Formula(shape=shape, dtype="float32", expression=counted.to("float32"), inputs=(start,))
 
 

@@ -10,7 +10,7 @@ from tritonsmith.author.compiler.ir.operators import A, B, C, D
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula
+from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula, round_number
 from tritonsmith.author.compiler.lowering.views import expand, reshape
 
 _OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
@@ -74,20 +74,20 @@ def _extreme(call: NodeCall) -> Lowered:
     kind = "max" if "max" in name else "min"
     second = call.get(1, "other", default=None)
     if isinstance(second, Tensor):
-        return formula(
-            Op.MAXIMUM(A, B) if kind == "max" else Op.MINIMUM(A, B), call.args[0], second, like=call.dtype, shape=call.shape
-        )
+        larger, smaller = (Op.MAXIMUM, Op.MINIMUM) if call.dtype in FLOATS else (Op.FMAX, Op.FMIN)
+        return formula((larger if kind == "max" else smaller)(A, B), call.args[0], second, like=call.dtype, shape=call.shape)
     source, axes, keep = _where(call)
     if len(call.node.outputs) < 2:
         return reduce(source, axes, kind, "", keep)
     return find_best(source, axes, kind, keep)
 
 
-def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool) -> tuple[Tensor, Tensor]:
-    """The largest (`max`) or least (`min`) element along some axes, and its place among them."""
+def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool, last: bool = False) -> tuple[Tensor, Tensor]:
+    """The largest (`max`) or least (`min`) element along some axes, and its first place among them; of NaN the last one where `last`."""
     if along(source.shape, axes) == 1:
         return reduce(source, axes, kind, "", keep), reduce(source, axes, f"arg{kind}", "int64", keep, which=1)
-    best = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=f"arg{kind}")
+    word = "last" if last and source.dtype in FLOATS else "arg"
+    best = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=f"{word}{kind}")
     return take(best, 0, source.dtype, keep), take(best, 1, "int64", keep)
 
 
@@ -151,7 +151,7 @@ def _spread(call: NodeCall) -> Lowered:
     mean, squares, _ = find_moments(source, axes)
     name = call.node.target.rpartition(".")[2]
     tree = Op.SQRT(A / B) if name.startswith("std") else A / B
-    found = cast(formula(tree, squares, along(source.shape, axes) - correction, like=squares.dtype), call.dtype)
+    found = cast(formula(tree, squares, max(0, along(source.shape, axes) - correction), like=squares.dtype), call.dtype)
     values = (found, cast(mean, call.dtype)) if name.endswith("mean") else (found,)
     shaped = tuple(one if keep else reshape(one, spec.shape) for one, spec in zip(values, call.node.outputs, strict=True))
     return shaped if len(shaped) > 1 else shaped[0]
@@ -240,7 +240,7 @@ def _normalize(call: NodeCall) -> Lowered:
     source, order, eps = call.tensor(0, "input"), call.get(1, "p", default=2.0), call.get(3, "eps", default=1e-12)
     axes = find_axes(call.get(2, "dim", default=1), len(source.shape))
     size = vector_norm(source, order, axes, True, call.dtype)
-    return formula(A / Op.MAXIMUM(B, C), source, size, eps, like=call.dtype)
+    return formula(A / Op.MAXIMUM(B, C), source, size, round_number(eps, call.dtype), like=call.dtype)
 
 
 def _similar(call: NodeCall) -> Lowered:
@@ -256,7 +256,7 @@ def cosine(left: Tensor, right: Tensor, axis: int, eps: float, dtype: str) -> Te
     axes = (axis % len(product.shape),)
     dot = reduce(product, axes, "sum")
     sizes = [reduce(formula(A * A, expand(one, product.shape), like=dtype), axes, "sum") for one in (left, right)]
-    return formula(A / (Op.MAXIMUM(Op.SQRT(B), D) * Op.MAXIMUM(Op.SQRT(C), D)), dot, *sizes, eps, like=dtype)
+    return formula(A / (Op.FMAX(Op.SQRT(B), D) * Op.FMAX(Op.SQRT(C), D)), dot, *sizes, round_number(eps, dtype), like=dtype)
 
 
 def _distance(call: NodeCall) -> Lowered:

@@ -58,7 +58,7 @@ def pad_by_itself(source: Tensor, before: Sequence[int], after: Sequence[int], m
         if mode == "reflect":
             place = formula(B - Op.ABS(B - Op.ABS(A)), place, size - 1, like="int32")
         elif mode == "replicate":
-            place = formula(Op.MINIMUM(Op.MAXIMUM(A, 0), B), place, size - 1, like="int32")
+            place = formula(Op.FMIN(Op.FMAX(A, 0), B), place, size - 1, like="int32")
         else:
             raise NotCovered(f"with the mode {mode}")
         found[axis] = rename(place, mode)
@@ -122,7 +122,7 @@ def _pick_nearest(source: Tensor, shape: Shape, axes: list[int], scales: list[fl
 def _round_down(place: Tensor, ahead: int, last: int) -> Tensor:
     """A place that is no whole number, rounded down and moved ahead, as far as the last one."""
     moved = A.to("int32") + ahead if ahead else A.to("int32")
-    return Formula(shape=place.shape, dtype="int32", expression=Op.MINIMUM(moved, last), inputs=(place,))
+    return Formula(shape=place.shape, dtype="int32", expression=Op.FMIN(moved, last), inputs=(place,))
 
 
 def _divide(size: int, new: int, scale: float | None) -> float:
@@ -139,7 +139,7 @@ def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale:
         tree = A * B
     else:
         ratio = _divide(size, new, scale)
-        tree = (A + 0.5) * B - 0.5 if cubic else Op.MAXIMUM((A + 0.5) * B - 0.5, 0.0)
+        tree = (A + 0.5) * B - 0.5 if cubic else Op.FMAX((A + 0.5) * B - 0.5, 0.0)
     if not math.isfinite(ratio):
         raise NotCovered("with such a factor")
     wide = widen(source.dtype)
@@ -156,7 +156,7 @@ def _bend(source: Tensor, shape: Shape, axis: int, place: Tensor, share: Tensor)
     near, far = _CUBIC
     parts: list[Tensor] = []
     for ahead, distance in ((-1, Op.GROUP(A + 1.0)), (0, A), (1, Op.GROUP(1.0 - A)), (2, Op.GROUP(2.0 - A))):
-        inside = Op.MINIMUM(Op.MAXIMUM(Op.FLOOR(A).to("int32") + ahead, 0), source.shape[axis] - 1)
+        inside = Op.FMIN(Op.FMAX(Op.FLOOR(A).to("int32") + ahead, 0), source.shape[axis] - 1)
         neighbour = look_at(source, shape, {axis: Formula(shape=place.shape, dtype="int32", expression=inside, inputs=(place,))})
         away = formula(distance, share, like="float32")
         weight = rename(formula(near if ahead in (0, 1) else far, away, like="float32"), "weight")
@@ -175,7 +175,7 @@ def _sample(call: NodeCall) -> Lowered:
     for part, size in ((1, source.shape[2]), (0, source.shape[3])):  # the grid has columns first
         place = formula(tree, pick(grid, 3, part), size - 1, size, like=exact)
         if rim == "border":
-            place = formula(Op.MINIMUM(Op.MAXIMUM(A, 0.0), B), place, size - 1, like=exact)
+            place = formula(Op.FMIN(Op.FMAX(A, 0.0), B), place, size - 1, like=exact)
         places.append(place)
     if mode == "nearest":
         return _read_pixel(source, [formula(Op.RINT(A), place, like=exact) for place in places], None, call)
@@ -198,7 +198,7 @@ def _read_pixel(source: Tensor, pixel: Sequence[Tensor], share: Tensor | None, c
         result="bool",
     )  # fmt: skip
     places = tuple(
-        Formula(shape=one.shape, dtype="int32", expression=Op.MINIMUM(Op.MAXIMUM(A, 0.0), float(size - 1)).to("int32"), inputs=(one,))
+        Formula(shape=one.shape, dtype="int32", expression=Op.FMIN(Op.FMAX(A, 0.0), float(size - 1)).to("int32"), inputs=(one,))
         for one, size in zip(pixel, limits, strict=True)
     )
     found = Lookup(

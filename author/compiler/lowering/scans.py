@@ -55,7 +55,8 @@ def _run_extreme(call: NodeCall) -> Lowered:
         raise NotCovered("on bool")
     best = scan(source, axis, kind, source.dtype)
     place = Position(shape=source.shape, dtype="int64", index=lambda at: at[axis] if at else ZERO)
-    reached = formula(Op.EQ(A, B), source, best, like=source.dtype, result="bool")
+    text = Op.EQ(A, B) | Op.NE(A, A) if source.dtype in FLOATS else Op.EQ(A, B)
+    reached = formula(text, source, best, like=source.dtype, result="bool")
     return best, scan(select_where(reached, place, -1, "int64", source.shape), axis, "max", "int64")
 
 
@@ -125,7 +126,8 @@ def _order(source: Tensor, axis: int, falling: bool, placed: bool = False) -> _O
         raise NotCovered(f"of {source.shape[axis]} elements of {source.dtype}")
     key = source
     if wide == "float32":
-        key = formula(Op.TO_KEY(A), source, like=wide, result="int32")
+        tree = Op.TO_KEY(A + 0.0) if placed else Op.TO_KEY(A)  # places tell zeros of two signs apart, as their order would
+        key = formula(tree, source, like=wide, result="int32")
     elif wide != "int64":
         key = cast(source, "int32")
     if falling:
@@ -191,6 +193,8 @@ def _rank(call: NodeCall) -> Lowered:
         raise NotCovered("with places, of which equal elements get any")
     found = _order(source, axis, False)
     value = rename(found.restore(found.pick(rank)), name)
+    if name == "median":
+        value = _spread_nan(found, value)
     if whole:
         return value
     unasked = constant(0, "int64", call.shape)
@@ -210,9 +214,18 @@ def _interpolate(call: NodeCall) -> Lowered:
     found = _order(source, axis, False)
     low = found.restore(found.pick(below))
     if place == below:
-        return reshape(low, call.shape)
-    value = formula(A + (B - A) * C, low, found.restore(found.pick(below + 1)), place - below, like="float32")
-    return reshape(value, call.shape)
+        return reshape(_spread_nan(found, low), call.shape)
+    share, high = place - below, found.restore(found.pick(below + 1))
+    tree, weight = (A + (B - A) * C, share) if share < 0.5 else (B - (B - A) * C, 1.0 - share)
+    return reshape(_spread_nan(found, formula(tree, low, high, weight, like="float32")), call.shape)
+
+
+def _spread_nan(found: _Ordered, value: Tensor) -> Tensor:
+    """The value, but NaN where an element of the row is NaN, which lies behind all others."""
+    if found.source.dtype not in FLOATS:
+        return value
+    last = found.restore(found.pick(found.source.shape[found.axis] - 1))
+    return formula(Op.WHERE(Op.NE(A, A), A, B), last, value, like=value.dtype)
 
 
 TABLE: dict[str, Lower] = {

@@ -47,7 +47,7 @@ from tritonsmith.evaluator.schema import TensorSpec
 _HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
             "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "split_alike", "leaves_range",
             "wait_until")  # fmt: skip
-_LIBDEVICE = ("libdevice", "softplus", "add_logs", "real_quotient", "real_remainder")
+_LIBDEVICE = ("libdevice", "tanh", "softplus", "add_logs", "real_quotient", "real_remainder")
 """Names that need `libdevice`."""
 
 
