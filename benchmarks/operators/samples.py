@@ -14,7 +14,7 @@ from typing import Any
 import torch
 
 from tritonsmith.benchmarks.operators.calls import CannotWrite, OperatorCall, write_call
-from tritonsmith.benchmarks.operators.special import draw_specials, list_specials, pair_specials
+from tritonsmith.benchmarks.operators.special import draw_specials, list_specials, pair_specials, stride
 
 TYPES = (
     torch.float32, torch.float16, torch.bfloat16, torch.float64, torch.int64, torch.int32, torch.int16, torch.int8, torch.uint8,
@@ -76,7 +76,7 @@ def list_trials(info: Any, dtype: torch.dtype, most: int) -> Iterator[Trial]:
     pointwise = is_elementwise(info)
     for seed, call in enumerate(calls):
         yield Trial(call, call.tensors, "sample")
-        strided = tuple(map(_stride, call.tensors))
+        strided = tuple(map(stride, call.tensors))
         if any(not tensor.is_contiguous() for tensor in strided):
             yield Trial(call, strided, "not contiguous")
         for kind, values in draw_specials(call.tensors, pointwise, seed):
@@ -113,13 +113,6 @@ def _draw_samples(make: Any, dtype: torch.dtype) -> Iterator[Any]:
         yield from itertools.islice(make("cpu", dtype, requires_grad=False), _DRAWN)
     except Exception:  # noqa: BLE001 - some makers of PyTorch fail for some types
         return
-
-
-def _stride(tensor: torch.Tensor) -> torch.Tensor:
-    """Equal values that do not lie behind each other."""
-    if tensor.ndim == 0 or tensor.numel() < 2:
-        return tensor
-    return torch.stack([tensor, tensor], -1)[..., 0]
 
 
 def _list_elementwise(info: Any, dtype: torch.dtype, calls: Sequence[OperatorCall]) -> Iterator[Trial]:

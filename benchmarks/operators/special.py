@@ -51,6 +51,7 @@ def _list_sets(pointwise: bool) -> Iterator[tuple[str, tuple[float, ...] | None]
         yield "other special values", None
         return
     yield "ties and zeros", _TIES
+    yield "zeros below zero", (-0.0,)
     yield "an infinity", (*_TIES * 2, math.inf)
     yield "infinities and NaN", (*_TIES * 2, -math.inf, math.inf, math.nan)
     yield "ends of the range", None
@@ -65,6 +66,7 @@ def _fill(tensor: torch.Tensor, values: Sequence[float] | None, floats: bool, ch
         known = values if floats else [int(value) for value in values if math.isfinite(value) and (value >= 0 or tensor.dtype.is_signed)]
     order = list(known)
     chance.shuffle(order)
+    order = order or list_specials(tensor.dtype)
     count = tensor.numel()
     drawn = order[:count] + [chance.choice(order) for _ in range(count - len(order))]
     return torch.tensor(drawn, dtype=torch.float64 if floats else torch.int64).to(tensor.dtype).reshape(tensor.shape)
@@ -75,3 +77,10 @@ def pair_specials(left: torch.dtype, right: torch.dtype) -> tuple[torch.Tensor, 
     first, second = list_specials(left), list_specials(right)
     lefts = [value for value in first for _ in second]
     return torch.tensor(lefts, dtype=left), torch.tensor(second * len(first), dtype=right)
+
+
+def stride(tensor: torch.Tensor) -> torch.Tensor:
+    """Equal values that do not lie behind each other."""
+    if tensor.ndim == 0 or tensor.numel() < 2:
+        return tensor
+    return torch.stack([tensor, tensor], -1)[..., 0]
