@@ -117,6 +117,8 @@ def _join(name: str, texts: list[str], keywords: list[str]) -> str:
 def _write(value: Any, tensors: list[torch.Tensor]) -> str:
     """An argument as Python writes it; a tensor is added to `tensors`."""
     if isinstance(value, torch.Tensor):
+        if value.layout is not torch.strided or value.is_quantized:
+            raise CannotWrite(str(value.layout))
         number = next((number for number, tensor in enumerate(tensors) if tensor is value), len(tensors))
         if number == len(tensors):
             tensors.append(value)

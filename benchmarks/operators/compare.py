@@ -1,4 +1,4 @@
-"""Whether a kernel's results are PyTorch's: bits where bits have a meaning, the evaluator's rule for the errors of floats. Imports torch."""
+"""Whether a kernel's results are PyTorch's: to the bit where bits have a meaning, else by the evaluator's rule. Imports torch."""
 
 from __future__ import annotations
 
@@ -44,11 +44,11 @@ def find_difference(
     ]
     if pointwise:
         return next(filter(None, map(_find_far_element, got, own, exact)), "")
-    ours, theirs = error_stats(list(got), exact), error_stats(list(own), exact)
-    if ours.within(theirs):
+    errors, known = error_stats(list(got), exact), error_stats(list(own), exact)
+    if errors.within(known):
         return ""
-    place = f"result {ours.worst_tensor} at {list(ours.worst_index)}"
-    return f"{place} is {ours.worst_actual!r} for {ours.worst_expected!r}: error {ours.rms:.3g} for PyTorch's {theirs.rms:.3g}"
+    place = f"result {errors.worst_tensor} at {list(errors.worst_index)}"
+    return f"{place} is {errors.worst_actual!r} for {errors.worst_expected!r}: error {errors.rms:.3g} for PyTorch's {known.rms:.3g}"
 
 
 def choose_nearer(got: Tensors, own: Tensors, again: Tensors) -> list[torch.Tensor]:

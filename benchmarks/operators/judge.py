@@ -30,8 +30,9 @@ from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.confined.interpreter import patches, schedule
 from tritonsmith.evaluator.confined.runner.candidate import import_candidate
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.reference.float64 import InFloat64, stand_for, widen_module
+from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
 from tritonsmith.evaluator.reference.module import flatten, load_reference
+from tritonsmith.evaluator.reference.number_types import stand_for
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 
@@ -41,11 +42,11 @@ _SECONDS = 20
 
 
 _OF_ZEROS = re.compile(
-    r"(torch\.|nn\.functional\.|special\.|masked\.|\b)(a?max|a?min|aminmax|maximum|minimum|fmax|fmin|clamp(_m(in|ax))?|clip|cumm(ax|in)|relu6?"
-    r"|hardtanh|(adaptive_)?max_pool[123]d|sort|msort|topk|kthvalue|median|nanmedian|mode|logit|hardswish|hardsigmoid|dist|cdist|pdist"
-    r"|(linalg\.)?(vector_|matrix_)?norm|scatter_reduce|index_reduce)\("
+    r"[.](a?max|a?min|aminmax|maximum|minimum|fmax|fmin|clamp|clamp_min|clamp_max|clip|cummax|cummin|relu6?|hardtanh|max_pool[123]d"
+    r"|adaptive_max_pool[123]d|sort|msort|topk|kthvalue|median|nanmedian|mode|hardswish|hardsigmoid|scatter_reduce|index_reduce|cumsum|logcumsumexp)[(]"
 )
-"""Calls that put two zeros in an order. PyTorch's vector code, its code for single elements and that of cards differ in which they return."""
+"""Calls that put two zeros in an order, and running sums. PyTorch's vector code, its code for single elements and that of cards differ in
+the sign of zero there: on a card a running sum begins with zero or with the first element, as its shape says."""
 
 
 def orders_zeros(text: str) -> bool:

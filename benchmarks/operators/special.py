@@ -28,7 +28,9 @@ def list_specials(dtype: torch.dtype) -> list[float | int | bool]:
     return [*ends_of_whole, *(value for value in _WHOLE if value >= whole.min)]
 
 
-def draw_specials(tensors: Sequence[torch.Tensor], pointwise: bool, seed: int) -> Iterator[tuple[str, list[torch.Tensor]]]:
+def draw_specials(
+    tensors: Sequence[torch.Tensor], pointwise: bool, seed: int, left_out: tuple[int, ...] = ()
+) -> Iterator[tuple[str, list[torch.Tensor]]]:
     """Sets of values for a sample's tensors, each with a name.
 
     Floating tensors get them where a sample has such; else whole ones do. The others, such as indices, keep their values.
@@ -37,11 +39,12 @@ def draw_specials(tensors: Sequence[torch.Tensor], pointwise: bool, seed: int) -
         tensors: of the sample.
         pointwise: whether every element has a result of its own; else a set has few values that take over a sum.
         seed: of what stands where.
+        left_out: whole numbers that the operator does not take.
     """
     floats = any(tensor.is_floating_point() for tensor in tensors)
     chance = random.Random(seed)
     for name, values in _list_sets(pointwise):
-        yield name, [_fill(tensor, values, floats, chance) for tensor in tensors]
+        yield name, [_fill(tensor, values, floats, chance, left_out) for tensor in tensors]
 
 
 def _list_sets(pointwise: bool) -> Iterator[tuple[str, tuple[float, ...] | None]]:
@@ -57,26 +60,26 @@ def _list_sets(pointwise: bool) -> Iterator[tuple[str, tuple[float, ...] | None]
     yield "ends of the range", None
 
 
-def _fill(tensor: torch.Tensor, values: Sequence[float] | None, floats: bool, chance: random.Random) -> torch.Tensor:
+def _fill(
+    tensor: torch.Tensor, values: Sequence[float] | None, floats: bool, chance: random.Random, left_out: tuple[int, ...]
+) -> torch.Tensor:
     whole = not floats and not tensor.is_complex() and tensor.dtype != torch.bool
     if not tensor.numel() or not (tensor.is_floating_point() or whole):
         return tensor.clone()
     known: Sequence[float] = list_specials(tensor.dtype)
     if values is not None:
         known = values if floats else [int(value) for value in values if math.isfinite(value) and (value >= 0 or tensor.dtype.is_signed)]
-    order = list(known)
+    order = [value for value in known if floats or value not in left_out] or [1]
     chance.shuffle(order)
-    order = order or list_specials(tensor.dtype)
     count = tensor.numel()
     drawn = order[:count] + [chance.choice(order) for _ in range(count - len(order))]
     return torch.tensor(drawn, dtype=torch.float64 if floats else torch.int64).to(tensor.dtype).reshape(tensor.shape)
 
 
-def pair_specials(left: torch.dtype, right: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two tensors of one axis that hold every pair of special values of two types."""
-    first, second = list_specials(left), list_specials(right)
-    lefts = [value for value in first for _ in second]
-    return torch.tensor(lefts, dtype=left), torch.tensor(second * len(first), dtype=right)
+def pair_values(values: Sequence[float], dtype: torch.dtype) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two tensors of one axis that hold every pair of the values."""
+    lefts = [value for value in values for _ in values]
+    return torch.tensor(lefts, dtype=dtype), torch.tensor(list(values) * len(values), dtype=dtype)
 
 
 def stride(tensor: torch.Tensor) -> torch.Tensor:

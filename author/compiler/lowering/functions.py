@@ -210,9 +210,19 @@ def _divide_any(call: NodeCall) -> Lowered:
     return _divide(call) if rounded else KNOWN(call)
 
 
+def _divide_number(call: NodeCall) -> Lowered:
+    """`number / tensor`, which PyTorch computes as the number times a reciprocal; of tensors what all families know."""
+    left, right = call.args
+    if isinstance(left, Tensor) or not isinstance(right, Tensor) or left in (1, -1) or call.dtype not in FLOATS:
+        return KNOWN(call)
+    return formula(B * Op.GROUP(1.0 / A), right, left, like=call.dtype, shape=call.shape)
+
+
 def _raise(call: NodeCall) -> Lowered:
     """`pow` of whole numbers to small exponents; of other numbers what all families know."""
     base, exponent = call.get(0, "input", "self"), call.get(1, "exponent")
+    if call.node.target.endswith("float_power"):
+        return formula(Op.POW(A, B), base, exponent, like="float64", shape=call.shape)
     if call.dtype in FLOATS:
         return KNOWN(call)
     if not isinstance(base, Tensor) or exponent not in range(1, _MOST_FACTORS + 1) or call.dtype == "bool":
@@ -221,7 +231,7 @@ def _raise(call: NodeCall) -> Lowered:
 
 
 TABLE: dict[str, Lower] = {
-    **dict.fromkeys(("clamp", "clip"), _clamp), **dict.fromkeys(("div", "divide"), _divide_any), "pow": _raise,
+    **dict.fromkeys(("clamp", "clip"), _clamp), **dict.fromkeys(("div", "divide"), _divide_any), "truediv": _divide_number, "pow": _raise,
     **dict.fromkeys(_SPECIAL, _apply),
     **dict.fromkeys((*_TESTS, "isreal", "signbit"), _test),
     **dict.fromkeys(("clamp_min", "clamp_max"), _bound),

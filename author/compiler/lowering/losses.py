@@ -69,7 +69,8 @@ def _elementwise(call: NodeCall) -> Lowered:
         return finish(formula(Op.LOG1P(Op.FAST_EXP(-B * A)), left, right, like=wide), call)
     if name == "hingeembedding":
         margin = call.option(2, "margin", 1.0)
-        return finish(formula(Op.WHERE(Op.EQ(B, 1.0), A, Op.MAXIMUM(C - A, 0.0)), left, right, margin, like=wide), call)
+        terms = Op.WHERE(Op.NE(B, 1.0), Op.MAXIMUM(C - A, 0.0), 0.0) + Op.WHERE(Op.NE(B, -1.0), A, 0.0)
+        return finish(formula(terms, left, right, margin, like=wide), call)
     return finish(_poisson(left, right, wide, call), call)
 
 
@@ -83,7 +84,7 @@ def _compare_logits(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> T
     """Binary cross entropy of logits, with a weight of what is true."""
     weight = call.weight(6, "pos_weight")
     if weight is None:
-        text = Op.FMAX(A, 0.0) - A * B + Op.LOG1P(Op.FAST_EXP(-Op.ABS(A)))
+        text = (1.0 - B) * A - Op.FMIN(A, 0.0) + Op.LOG1P(Op.FAST_EXP(-Op.ABS(A)))
         return formula(text, left, right, like=wide)
     text = (1.0 - B) * A + (1.0 + (C - 1.0) * B) * (Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))) + Op.FMAX(-A, 0.0))
     return formula(text, left, right, weight, like=wide, shape=left.shape)

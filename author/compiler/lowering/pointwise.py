@@ -204,6 +204,8 @@ def _lower_known(call: NodeCall) -> Lowered:
         return _lower_whole(call, name, operands)
     if name == "clamp" and len(operands) > 1:
         raise NotCovered("between tensors")
+    if name == "softsign" and operands[0].dtype not in FLOATS:
+        raise NotCovered(f"on {operands[0].dtype}")  # in which PyTorch adds the one
     leaves: dict[str, Tree] = {}
     inputs: list[Tensor] = []
     references = [one["ref"] for one in (*call.node.args, *call.node.kwargs.values()) if isinstance(one, dict) and "ref" in one]

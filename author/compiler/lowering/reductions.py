@@ -28,6 +28,8 @@ def reduce(source: Tensor, axes: tuple[int, ...], kind: str, dtype: str = "", ke
         return constant(_OF_NOTHING[kind], dtype or source.dtype, left)
     if along(source.shape, axes) == 1:
         value = constant(0, "int64", source.shape) if which else cast(source, dtype or source.dtype)
+        if kind == "sum" and value.dtype in FLOATS:
+            value = formula(A + 0.0, value, like=value.dtype)  # a sum begins with zero, so it never is -0.0
         return value if keep else reshape(value, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
     found = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=kind)
     return take(found, which, dtype or source.dtype, keep)
@@ -63,7 +65,7 @@ def _accumulate(call: NodeCall) -> Lowered:
     name = call.node.target.rpartition(".")[2]
     if name == "mean" and not source.size:
         return constant(math.nan, call.dtype, call.shape)
-    value = cast(source, call.dtype) if call.dtype not in FLOATS or source.dtype not in FLOATS else source
+    value = cast(source, call.dtype)
     found = reduce(value, axes, "prod" if name == "prod" else "sum", call.dtype, keep)
     return formula(A / B, found, along(source.shape, axes), like=call.dtype) if name == "mean" else found
 
@@ -188,7 +190,7 @@ def _softmax(call: NodeCall) -> Lowered:
     axis = call.option(1, "dim", None)
     if not isinstance(axis, int):
         raise NotCovered("without dim")
-    source = cast(source, call.dtype) if source.dtype not in FLOATS else source
+    source = cast(source, call.dtype)
     if "softmin" in name:
         source = formula(-A, source, like=source.dtype)
     return log_softmax(source, axis, call.dtype) if "log" in name else softmax(source, axis, call.dtype)

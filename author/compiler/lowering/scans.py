@@ -42,8 +42,7 @@ def _run(call: NodeCall) -> Lowered:
     axis = call.get(1, "dim") % max(1, len(source.shape))
     name = call.node.target.rpartition(".")[2].rstrip("_")
     kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logs"}[name]
-    value = cast(source, call.dtype) if source.dtype not in FLOATS or call.dtype not in FLOATS else source
-    return scan(value, axis, kind, call.dtype)
+    return scan(cast(source, call.dtype), axis, kind, call.dtype)
 
 
 def _run_extreme(call: NodeCall) -> Lowered:
@@ -214,7 +213,7 @@ def _interpolate(call: NodeCall) -> Lowered:
     found = _order(source, axis, False)
     low = found.restore(found.pick(below))
     if place == below:
-        return reshape(_spread_nan(found, low), call.shape)
+        return reshape(_spread_nan(found, formula(A + 0.0, low, like="float32")), call.shape)  # PyTorch adds nothing to it, as a zero
     share, high = place - below, found.restore(found.pick(below + 1))
     tree, weight = (A + (B - A) * C, share) if share < 0.5 else (B - (B - A) * C, 1.0 - share)
     return reshape(_spread_nan(found, formula(tree, low, high, weight, like="float32")), call.shape)
