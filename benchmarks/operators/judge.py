@@ -183,12 +183,18 @@ def _tell_left(task: Task, facts: Any, refusal: NoPlan) -> Judgement:
 
 
 def _overflows(own: Sequence[torch.Tensor], compute_exact: Any) -> bool:
-    """Whether a result is finite in float64 and not in its own type, or the reverse: then the order of a sum decides it."""
+    """Whether what is not finite is another thing in float64: then the order of a sum decides it."""
     floats = [tensor for tensor in own if tensor.is_floating_point()]
     if all(bool(tensor.isfinite().all()) for tensor in floats):
         return False
     pairs = zip(own, compute_exact(), strict=True)
-    return any(not torch.equal(ours.isfinite(), wide.isfinite()) for ours, wide in pairs if ours.is_floating_point())
+    return any(not bool(_are_alike(ours, wide)) for ours, wide in pairs if ours.is_floating_point())
+
+
+def _are_alike(ours: torch.Tensor, wide: torch.Tensor) -> torch.Tensor:
+    """Whether finite values, infinities and NaN lie at the same places."""
+    same = (ours.isfinite() & wide.isfinite()) | (ours == wide) | (ours.isnan() & wide.isnan())
+    return same.all()
 
 
 def _copy(tensor: torch.Tensor) -> torch.Tensor:

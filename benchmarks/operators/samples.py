@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import re
 import sys
 import types
 import unittest
@@ -34,6 +35,8 @@ _NUMBERS: dict[torch.dtype, tuple[float, ...]] = {
 
 _KEPT = {"bucketize": (1,), "searchsorted": (0,), "nn.functional.grid_sample": (1,)}
 """Tensors of an operator that keep their values: numbers in order; places in an image, which PyTorch's vector code reads outside of it."""
+_TAKES_PLACES = re.compile("take|gather|scatter|index|select|embedding|put|loss|cross_entropy|segment|getitem|repeat|unpool|one_hot|bincount")
+"""Operators whose whole numbers may be places or classes, and keep their values."""
 _DIVIDES = ("div", "floor_divide", "fmod", "remainder", "__rmod__", "__rdiv__", "true_divide")
 """Operators that end the process, or raise, where a whole number is divided by -1 or 0."""
 
@@ -85,7 +88,7 @@ def list_trials(info: Any, dtype: torch.dtype, most: int) -> Iterator[Trial]:
         if any(not tensor.is_contiguous() for tensor in strided):
             yield Trial(call, strided, "not contiguous")
         for kind, drawn in draw_specials(call.tensors, pointwise, seed, _list_left_out(info)):
-            kept = _KEPT.get(info.name, ())
+            kept = _list_kept(info, call)
             values = [call.tensors[place] if place in kept else value for place, value in enumerate(drawn)]
             yield Trial(call, tuple(values), kind)
     if pointwise:
@@ -120,6 +123,13 @@ def _draw_samples(make: Any, dtype: torch.dtype) -> Iterator[Any]:
         yield from itertools.islice(make("cpu", dtype, requires_grad=False), _DRAWN)
     except Exception:  # noqa: BLE001 - some makers of PyTorch fail for some types
         return
+
+
+def _list_kept(info: Any, call: OperatorCall) -> tuple[int, ...]:
+    """Tensors of a call that keep their values."""
+    if _TAKES_PLACES.search(info.name):
+        return tuple(place for place, tensor in enumerate(call.tensors) if not tensor.is_floating_point())
+    return _KEPT.get(info.name, ())
 
 
 def _list_left_out(info: Any) -> tuple[int, ...]:

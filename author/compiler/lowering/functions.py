@@ -30,7 +30,6 @@ _SPECIAL: dict[str, tuple[Tree, int]] = {
     "lgamma": (Op.LGAMMA(A), 1), "gammaln": (Op.LGAMMA(A), 1),
     "erfinv": (Op.ERFINV(A), 1), "expit": (Op.SIGMOID(A), 1), "erfcx": (Op.ERFCX(A), 1),
     "i0": (Op.BESSEL_I0(A), 1), "i1": (Op.BESSEL_I1(A), 1),
-    "ndtr": (0.5 * Op.ERFC(A * -math.sqrt(0.5)), 1),
     "entr": (Op.WHERE(A > 0.0, -A * Op.LOG(A), Op.WHERE(Op.EQ(A, 0.0), 0.0, Op.WHERE(A < 0.0, -math.inf, A))), 1),
     "sinc": (Op.WHERE(Op.EQ(A, 0.0), 1.0, Op.SIN(A * math.pi) / (A * math.pi)), 1),
     "deg2rad": (A * (math.pi / 180), 1), "rad2deg": (A * (180 / math.pi), 1),

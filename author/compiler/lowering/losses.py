@@ -215,16 +215,20 @@ def _soft_margins(call: NodeCall) -> Lowered:
 def _ranked(call: NodeCall) -> Lowered:
     """`margin_ranking_loss` and `cosine_embedding_loss`."""
     left, right, target = call.tensor(0, "input1"), call.tensor(1, "input2"), call.tensor(2, "target")
+    if call.dtype not in FLOATS or left.dtype not in FLOATS:
+        raise NotCovered(f"on {left.dtype}")
     margin, wide = call.option(3, "margin", 0.0), widen(left.dtype)
     if "cosine" in call.node.target.lower() or "Cosine" in call.node.module_type:
         angle = cosine(left, right, len(left.shape) - 1, 1e-12, wide)
-        text = Op.WHERE(B > 0.0, 1.0 - A, Op.MAXIMUM(A - C, 0.0))
+        text = Op.WHERE(Op.EQ(B, 1.0), 1.0 - A, 0.0) + Op.WHERE(Op.EQ(B, -1.0), Op.MAXIMUM(A - C, 0.0), 0.0)
         return finish(formula(text, angle, target, margin, like=wide), call)
     return finish(formula(Op.MAXIMUM(-C * (A - B) + D, 0.0), left, right, target, margin, like=wide), call)
 
 
 def _triplet(call: NodeCall) -> Lowered:
     anchor, near, far = (call.tensor(place, name) for place, name in enumerate(("anchor", "positive", "negative")))
+    if anchor.dtype not in FLOATS:
+        raise NotCovered(f"on {anchor.dtype}")
     margin, order = call.option(3, "margin", 1.0), call.option(4, "p", 2.0)
     eps, wide = call.option(5, "eps", 1e-6), widen(anchor.dtype)
 

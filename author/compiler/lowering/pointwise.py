@@ -390,7 +390,7 @@ def _shrink(call: NodeCall) -> Lowered:
     bound = call.option(1, "lambd", 0.5)
     if name == "hardshrink":
         return formula_of_settled(Op.WHERE(Op.ABS(A) <= B, 0.0, A), value, bound, like=call.dtype)
-    return formula(Op.WHERE(Op.ABS(A) <= B, 0.0, Op.WHERE(A > 0.0, A - B, A + B)), value, bound, like=call.dtype)
+    return formula(Op.WHERE(A > B, A - B, Op.WHERE(A < -B, A + B, A * 0.0)), value, bound, like=call.dtype)
 
 
 def _is_special(call: NodeCall) -> Lowered:

@@ -154,6 +154,8 @@ def _spread(call: NodeCall) -> Lowered:
     name = call.node.target.rpartition(".")[2]
     tree = Op.SQRT(A / B) if name.startswith("std") else A / B
     found = cast(formula(tree, squares, max(0, along(source.shape, axes) - correction), like=squares.dtype), call.dtype)
+    if name.endswith("mean"):  # which PyTorch updates by differences: of an infinity it is NaN
+        mean = formula(Op.WHERE(Op.EQ(B, B), A, B), mean, squares, like=mean.dtype)
     values = (found, cast(mean, call.dtype)) if name.endswith("mean") else (found,)
     shaped = tuple(one if keep else reshape(one, spec.shape) for one, spec in zip(values, call.node.outputs, strict=True))
     return shaped if len(shaped) > 1 else shaped[0]
