@@ -221,7 +221,7 @@ def _raise(call: NodeCall) -> Lowered:
     """`pow` of whole numbers to small exponents; of other numbers what all families know."""
     base, exponent = call.get(0, "input", "self"), call.get(1, "exponent")
     if call.node.target.endswith("float_power"):
-        return formula(Op.POW(A, B), base, exponent, like="float64", shape=call.shape)
+        return formula(Op.POW(A, B), base, exponent, like=call.dtype, shape=call.shape)
     if call.dtype in FLOATS:
         return KNOWN(call)
     if not isinstance(base, Tensor) or exponent not in range(1, _MOST_FACTORS + 1) or call.dtype == "bool":

@@ -82,7 +82,7 @@ _DROPOUTS = ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_al
 
 def write_number(number: Any, dtype: str) -> str:
     """A number as Triton writes it among values of a type."""
-    return print_expression(write(to_constant(number, dtype), ()))
+    return print_expression(write(to_constant(round_number(number, dtype), dtype), (), widen(dtype)))
 
 
 def to_constant(number: Any, dtype: str) -> Constant:
@@ -94,7 +94,7 @@ def to_constant(number: Any, dtype: str) -> Constant:
 
 def constant(number: Any, dtype: str, shape: Shape = ()) -> Formula:
     """A tensor whose elements are all one number."""
-    return Formula(shape=shape, dtype=dtype, expression=to_constant(number, dtype), flops=0.0)
+    return Formula(shape=shape, dtype=dtype, expression=to_constant(round_number(number, dtype), dtype), flops=0.0)
 
 
 def cast(value: Tensor, dtype: str) -> Tensor:
@@ -131,13 +131,19 @@ def settle(value: Tensor) -> Tensor:
 
 def formula_of_settled(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
     """As `formula`, of operands as their type holds them: tensors of 16 bits and numbers are rounded first."""
-    settled = [settle(one) if isinstance(one, Tensor) else round_number(one, like) for one in operands]
+    settled = [_settle_as(one, like) if isinstance(one, Tensor) else round_number(one, like) for one in operands]
     return formula(tree, *settled, like=like, shape=shape, result=result)
+
+
+def _settle_as(value: Tensor, dtype: str) -> Tensor:
+    """The value as another type holds it, where PyTorch brings it into that: one number beside a tensor of 16 bits."""
+    value = settle(value)
+    return cast(value, dtype) if value.dtype != dtype and widen(dtype) != dtype else value
 
 
 def round_number(number: Any, dtype: str) -> Any:
     """A number as the type of what it meets holds it."""
-    return TYPES[dtype].round(number) if isinstance(number, int | float) and dtype in FLOATS and dtype != "float64" else number
+    return TYPES[dtype].round(number) if isinstance(number, int | float) and widen(dtype) != dtype else number
 
 
 def formula(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
@@ -183,10 +189,19 @@ def broadcast(*shapes: Shape) -> Shape:
 
 
 def common_type(*operands: Any) -> str:
-    """The type in which tensors and numbers meet, as torch promotes them."""
-    dtypes = [one.dtype for one in operands if isinstance(one, Tensor) and not (isinstance(one, Held) and one.number)]
+    """The type in which tensors and numbers meet, as torch promotes them: a tensor without axes counts only as a number of its kind."""
+    tensors = [one for one in operands if isinstance(one, Tensor) and not (isinstance(one, Held) and one.number)]
+    shaped, single = [one.dtype for one in tensors if one.shape], [one.dtype for one in tensors if not one.shape]
+    dtypes = shaped or single
+    if shaped and single and _rank_kind(join_types(single)) > _rank_kind(join_types(shaped)):
+        dtypes = single
     fraction = any(isinstance(one, float) for one in operands) and not any(one in FLOATS for one in dtypes)
     return PLAIN if fraction else join_types(dtypes)
+
+
+def _rank_kind(dtype: str) -> int:
+    """Truths, whole numbers, floats: a higher kind decides the type, whatever the axes."""
+    return 2 if dtype in FLOATS else int(dtype != "bool")
 
 
 def _lower_known(call: NodeCall) -> Lowered:

@@ -10,7 +10,7 @@ from tritonsmith.author.compiler.ir.operators import A, B, C, D
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula, round_number
+from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula, round_number, settle
 from tritonsmith.author.compiler.lowering.views import expand, reshape
 
 _OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
@@ -88,6 +88,7 @@ def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool, last
     """The largest (`max`) or least (`min`) element along some axes, and its first place among them; of NaN the last one where `last`."""
     if along(source.shape, axes) == 1:
         return reduce(source, axes, kind, "", keep), reduce(source, axes, f"arg{kind}", "int64", keep, which=1)
+    source = settle(source)
     word = "last" if last and source.dtype in FLOATS else "arg"
     best = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=f"{word}{kind}")
     return take(best, 0, source.dtype, keep), take(best, 1, "int64", keep)
@@ -96,7 +97,7 @@ def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool, last
 def _place(call: NodeCall) -> Lowered:
     """`argmax` and `argmin`."""
     source, axes, keep = _where(call)
-    return reduce(source, axes, call.node.target.rpartition(".")[2], "int64", keep, which=1)
+    return reduce(settle(source), axes, call.node.target.rpartition(".")[2], "int64", keep, which=1)
 
 
 def _test(call: NodeCall) -> Lowered:

@@ -19,7 +19,7 @@ from tritonsmith.author.compiler.ir.values import (
     widen,
 )
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.author.compiler.lowering.pointwise import cast, constant, formula, select_where
+from tritonsmith.author.compiler.lowering.pointwise import cast, constant, formula, select_where, settle
 from tritonsmith.author.compiler.lowering.reductions import reduce
 from tritonsmith.author.compiler.lowering.views import cut, flip, reshape
 
@@ -52,6 +52,7 @@ def _run_extreme(call: NodeCall) -> Lowered:
     kind = "max" if "max" in call.node.target else "min"
     if source.dtype == "bool":
         raise NotCovered("on bool")
+    source = settle(source)
     best = scan(source, axis, kind, source.dtype)
     place = Position(shape=source.shape, dtype="int64", index=lambda at: at[axis] if at else ZERO)
     text = Op.EQ(A, B) | Op.NE(A, A) if source.dtype in FLOATS else Op.EQ(A, B)
@@ -123,7 +124,7 @@ def _order(source: Tensor, axis: int, falling: bool, placed: bool = False) -> _O
     wide = widen(source.dtype)
     if source.shape[axis] > _LONGEST or wide == "float64" or (wide == "int64" and placed):
         raise NotCovered(f"of {source.shape[axis]} elements of {source.dtype}")
-    key = source
+    key = source = settle(source) if placed else source
     if wide == "float32":
         tree = Op.TO_KEY(A + 0.0) if placed else Op.TO_KEY(A)  # places tell zeros of two signs apart, as their order would
         key = formula(tree, source, like=wide, result="int32")
