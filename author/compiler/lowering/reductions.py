@@ -151,6 +151,8 @@ def _spread(call: NodeCall) -> Lowered:
     correction = call.kwargs.get("correction", 1 if unbiased else 0)
     correction = 1 if correction is None else correction
     keep = bool(call.kwargs.get("keepdim", False))
+    if not source.size:
+        raise NotCovered("of no element")
     mean, squares, _ = find_moments(source, axes)
     name = call.node.target.rpartition(".")[2]
     tree = Op.SQRT(A / B) if name.startswith("std") else A / B
@@ -193,9 +195,9 @@ def _softmax(call: NodeCall) -> Lowered:
     axis = call.option(1, "dim", None)
     if not isinstance(axis, int):
         raise NotCovered("without dim")
-    source = cast(source, call.dtype)
     if "softmin" in name:
         source = formula(-A, source, like=source.dtype)
+    source = cast(source, call.dtype)
     return log_softmax(source, axis, call.dtype) if "log" in name else softmax(source, axis, call.dtype)
 
 
