@@ -364,7 +364,7 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "") -> Expres
     if tree.operator is Operator.NEG and (number := read_number(tree)) is not None and is_typed(number, dtype):
         return write_number(number, dtype)
     form = _compile(tree.operator, dtype == "float64")
-    if dtype == "float64" and tree.operator.value.template.startswith("libdevice."):  # takes no number of fp32 beside one of float64
+    if dtype == "float64" and tree.operator.value.template.startswith(("libdevice.", "real_")):  # takes no number of fp32 beside one of float64
         return form([_write_typed(one.value, dtype) if isinstance(one, Constant) else write(one, operands, dtype) for one in tree.arguments])
     return form([write(argument, operands, dtype) for argument in tree.arguments])
 

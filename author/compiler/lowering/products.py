@@ -26,8 +26,6 @@ from tritonsmith.author.compiler.lowering.views import cut, expand, permute, res
 from tritonsmith.author.types import MATRICES
 
 Locate = Callable[[Coordinates], Coordinates]
-_ONE_TERM = A * B + 0.0
-"""A sum of one product: it begins with zero, so it never is -0.0."""
 
 
 def add_bias(value: Tensor, bias: Tensor | None, dtype: str) -> Tensor:
@@ -97,7 +95,7 @@ def _multiply(call: NodeCall) -> Lowered:
     if found is not None:
         return found
     if left.shape[-1] == 1 and min(len(left.shape), len(right.shape)) > 1:  # such as positions times frequencies: no sum is left
-        return formula(_ONE_TERM, left, right, like=widen(call.dtype), shape=call.shape, result=call.dtype)
+        return formula(A * B, left, right, like=widen(call.dtype), shape=call.shape, result=call.dtype)
     if len(left.shape) == 1:
         product = multiply(reshape(left, (1, *left.shape)), right, call.name, call.node.name)
         return reshape(product, call.shape)
@@ -112,7 +110,7 @@ def _apply_linear(call: NodeCall) -> Lowered:
         row = formula(A * B, source, reshape(weight, weight.shape[1:]), like=widen(call.dtype))
         return add_bias(reshape(reduce(row, (len(source.shape) - 1,), "sum"), call.shape), bias, call.dtype)
     if weight.shape[1] == 1 and source.dtype in FLOATS:
-        row = formula(_ONE_TERM, source, reshape(weight, weight.shape[:1]), like=widen(call.dtype), shape=call.shape)
+        row = formula(A * B, source, reshape(weight, weight.shape[:1]), like=widen(call.dtype), shape=call.shape)
         return add_bias(row, bias, call.dtype)
     wide = source if len(source.shape) > 1 else reshape(source, (1, *source.shape))
     product = multiply(wide, swap(weight, 0, 1), call.name, call.node.name)
@@ -122,6 +120,8 @@ def _apply_linear(call: NodeCall) -> Lowered:
 def _add_product(call: NodeCall) -> Lowered:
     """`addmm` and its kin: beta * added + alpha * product."""
     added, left, right = call.tensor(0, "input", "self"), call.tensor(1, "mat1", "batch1", "mat"), call.tensor(2, "mat2", "batch2", "vec")
+    if call.dtype not in FLOATS:  # whose factors PyTorch makes whole numbers
+        raise NotCovered(f"on {call.dtype}")
     beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
     if not all(isinstance(one, int | float) for one in (beta, alpha)):
         raise NotCovered("with factors that are no numbers")
