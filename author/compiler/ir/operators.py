@@ -355,7 +355,8 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "") -> Expres
     Args:
         tree: an elementwise function.
         operands: the code of its operands.
-        dtype: the type of the operands, as far as numbers among them have to be written for it (`write_number`).
+        dtype: the type of the operands, as far as numbers among them have to be written for it (`write_number`). Functions of the device
+            library take no number of fp32 beside one of float64.
     """
     if isinstance(tree, Operand):
         return operands[tree.place]
@@ -364,9 +365,11 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "") -> Expres
     if tree.operator is Operator.NEG and (number := read_number(tree)) is not None and is_typed(number, dtype):
         return write_number(number, dtype)
     form = _compile(tree.operator, dtype == "float64")
-    if dtype == "float64" and tree.operator.value.template.startswith(("libdevice.", "real_")):  # takes no number of fp32 beside one of float64
-        return form([_write_typed(one.value, dtype) if isinstance(one, Constant) else write(one, operands, dtype) for one in tree.arguments])
-    return form([write(argument, operands, dtype) for argument in tree.arguments])
+    outside = dtype == "float64" and tree.operator.value.template.startswith(("libdevice.", "real_"))
+    return form([
+        _write_typed(argument.value, dtype) if outside and isinstance(argument, Constant) else write(argument, operands, dtype)
+        for argument in tree.arguments
+    ])  # fmt: skip
 
 
 def is_typed(value: Number, dtype: str) -> bool:

@@ -122,7 +122,8 @@ def _write_gates(one: Recurrence, fresh: list[Expression]) -> tuple[Statement, .
         )  # fmt: skip
     added = tuple(statement("{gate} += {value}", gate=gate, value=value) for gate, value in zip(one.gates, fresh, strict=True))
     if one.kind == "RNN":
-        return *added, statement("result = tl.maximum(new, 0.0, propagate_nan=tl.PropagateNan.ALL)" if one.activation == "relu" else "result = tanh(new)")
+        relu = "result = tl.maximum(new, 0.0, propagate_nan=tl.PropagateNan.ALL)"
+        return *added, statement(relu if one.activation == "relu" else "result = tanh(new)")
     return *added, *statements(
         """
         kept = {kept}

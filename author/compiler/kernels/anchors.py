@@ -317,17 +317,23 @@ class ScanKind:
 _SCANS = {
     "sum": ScanKind("{before} + {x}", "tl.cumsum({x}, {axis})", "tl.sum({x}, {axis})"),
     "prod": ScanKind("{before} * {x}", "tl.cumprod({x}, {axis})", "tl.reduce({x}, {axis}, combine_fn=multiply)"),
-    **{
-        kind: ScanKind(
-            f"{helper}({{before}}, {{x}})", f"tl.associative_scan({{x}}, {{axis}}, {helper})", f"tl.reduce({{x}}, {{axis}}, combine_fn={helper})"
-        )
-        for kind, helper in EXTREMES.items()
-    },
+    "max": ScanKind("tl.maximum({before}, {x})", "tl.associative_scan({x}, {axis}, larger)", "tl.max({x}, {axis})"),
+    "min": ScanKind("tl.minimum({before}, {x})", "tl.associative_scan({x}, {axis}, smaller)", "tl.min({x}, {axis})"),
     "sort": ScanKind("", "tl.sort({x}, {axis})", ""),
     "logs": ScanKind(
         "add_logs({before}, {x})", "tl.associative_scan({x}, {axis}, add_logs)", "tl.reduce({x}, {axis}, combine_fn=add_logs)"
     ),
 }
+
+
+_REAL_SCANS = {
+    kind: ScanKind(
+        _STEPS[kind].format(x="{before}", y="{x}"), f"tl.associative_scan({{x}}, {{axis}}, {helper})",
+        f"tl.reduce({{x}}, {{axis}}, combine_fn={helper})",
+    )
+    for kind, helper in EXTREMES.items()
+}  # fmt: skip
+"""The same for floats, of which some may be NaN."""
 
 
 def find_neutral(anchor: Anchor) -> Expression:
@@ -355,7 +361,8 @@ def start_scan(anchor: Anchor, title: str, layout: RowLayout) -> Statement:
 
 def write_scan(anchor: Anchor, title: str, block: Expression, valid: Expression | None, tiling: Tiling) -> list[Statement]:
     """The scan of a block, where `valid`; its result is `title`."""
-    kind, before, wide = _SCANS[anchor.kind], Name(f"{title}_before"), find_sum_type(anchor.dtype)
+    before, wide = Name(f"{title}_before"), find_sum_type(anchor.dtype)
+    kind = _REAL_SCANS.get(anchor.kind, _SCANS[anchor.kind]) if wide in FLOATS else _SCANS[anchor.kind]
     if wide not in FLOATS and anchor.kind not in ("sum", "prod"):  # places are of 32 bits
         block = expression("({x}).to({dtype})", x=block, dtype=TYPE_NAMES[wide])
     if tiling.layout is RowLayout.COLUMNS:

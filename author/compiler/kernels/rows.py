@@ -37,6 +37,8 @@ _SHAPES = {
     RowLayout.ROW: expression("(BLOCK,)"), RowLayout.TILE: expression("(ROWS, BLOCK)"), RowLayout.COLUMNS: expression("(ROWS,)"),
 }  # fmt: skip
 """By layout: the shape of what is accumulated."""
+_TITLES = {"moments": "mean", "exponentials": "most", "lastmax": "argmax"}
+"""By kind: what its first result is called, where that is not the kind's name."""
 _UNROLLED = 32
 """Places of a row that a loop without a counter goes through."""
 
@@ -262,7 +264,7 @@ class RowWriter:
 
     def entitle(self, anchor: Anchor) -> None:
         """Name the results of an anchor."""
-        title = self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most", "lastmax": "argmax"}.get(anchor.kind, anchor.kind))
+        title = self.arguments.name(anchor.name or _TITLES.get(anchor.kind, anchor.kind))
         self.titles[id(anchor)] = title
         if isinstance(anchor, Scan):
             self.emitter.outcomes[id(anchor), 0] = title

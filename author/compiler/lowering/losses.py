@@ -87,7 +87,7 @@ def _compare_logits(left: Tensor, right: Tensor, wide: str, call: NodeCall) -> T
     """Binary cross entropy of logits, with a weight of what is true."""
     weight = call.weight(6, "pos_weight")
     if weight is None:
-        text = (1.0 - B) * A - Op.FMIN(A, 0.0) + Op.LOG1P(Op.FAST_EXP(-Op.ABS(A)))
+        text = (1.0 - B) * A - Op.GROUP(Op.FMIN(A, 0.0) - Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))))
         return formula(text, left, right, like=wide)
     text = (1.0 - B) * A + (1.0 + (C - 1.0) * B) * (Op.LOG1P(Op.FAST_EXP(-Op.ABS(A))) + Op.FMAX(-A, 0.0))
     return formula(text, left, right, weight, like=wide, shape=left.shape)

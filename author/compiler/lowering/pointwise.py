@@ -57,7 +57,7 @@ _BY_POSITIVE = {
     **dict.fromkeys(("floordiv", "floor_divide"), A // B - Op.GROUP(Op.GROUP(A % B) < 0)),
     **dict.fromkeys(("mod", "remainder"), Op.GROUP(A % B) + Op.WHERE(Op.GROUP(A % B) < 0, B, 0)),
 }  # fmt: skip
-"""The same for a number above zero that is written out. No sum leaves the type: what a quotient leaves is nearer to zero than its divisor."""
+"""The same for a number above zero that is written out. No sum leaves the type: what is left is nearer to zero than the divisor."""
 _TRUTHS = {"mul": A & B, "add": A | B, "maximum": A | B, "minimum": A & B}
 """Arithmetic of truths."""
 _COMPARISONS = {"eq": Op.EQ, "ne": Op.NE, "lt": Op.LT, "le": Op.LE, "gt": Op.GT, "ge": Op.GE}

@@ -75,7 +75,7 @@ def _pad(call: NodeCall) -> Lowered:
     for number in range(len(rims) // 2):
         before[rank - 1 - number], after[rank - 1 - number] = rims[2 * number : 2 * number + 2]
     if mode == "constant":
-        return pad(source, tuple(before), tuple(after), call.option(3, "value", 0.0) or 0.0)
+        return pad(source, tuple(before), tuple(after), 0.0 if (fill := call.option(3, "value", 0.0)) is None else fill)
     return pad_by_itself(source, before, after, mode)
 
 

@@ -214,7 +214,8 @@ def _interpolate(call: NodeCall) -> Lowered:
     found = _order(source, axis, False)
     low = found.restore(found.pick(below))
     if place == below:
-        return reshape(_spread_nan(found, formula(A + 0.0, low, like="float32")), call.shape)  # PyTorch adds nothing to it, as a zero
+        low = formula(A + (A - A), low, like="float32")  # from infinity to itself is no way
+        return reshape(_spread_nan(found, low), call.shape)
     share, high = place - below, found.restore(found.pick(below + 1))
     tree, weight = (A + (B - A) * C, share) if share < 0.5 else (B - (B - A) * C, 1.0 - share)
     return reshape(_spread_nan(found, formula(tree, low, high, weight, like="float32")), call.shape)

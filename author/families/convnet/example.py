@@ -38,6 +38,7 @@ _PLAN = NetworkPlan(
             outputs=(10, 14), channels=40, last=True,
         ),
     ),
-    activations={"relu": ("v = tl.maximum(v, 0.0)",)}, returned="conv[0]", largest=5600, flops=6473600.0, batch=4,
+    activations={"relu": ("v = tl.maximum(v, 0.0, propagate_nan=tl.PropagateNan.ALL)",)},
+    returned="conv[0]", largest=5600, flops=6473600.0, batch=4,
 )  # fmt: skip
 EXAMPLE = WorkedExample(_REFERENCE, _PLAN)

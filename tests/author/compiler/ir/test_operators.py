@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from functools import reduce
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -40,11 +41,19 @@ def _text(tree: Any, *names: str) -> str:
 def _stand_ins() -> dict[str, Any]:
     """What kernels call, by the names of the devices' own libraries and not by those of the table."""
     renamed = {"cyl_bessel_i0": torch.special.i0, "cyl_bessel_i1": torch.special.i1, "lgamma": torch.lgamma, "rint": torch.round,
-               "maximum": torch.fmax, "minimum": torch.fmin, "erfcx": torch.special.erfcx}  # fmt: skip
+               "erfcx": torch.special.erfcx}  # fmt: skip
 
     class Library:
+        PropagateNan = SimpleNamespace(ALL=True)
+
         def __getattr__(self, name: str) -> Any:
             return renamed.get(name) or getattr(torch, name)
+
+        def maximum(self, left: Any, right: Any, propagate_nan: bool = False) -> Any:
+            return torch.maximum(left, right) if propagate_nan else torch.fmax(left, right)
+
+        def minimum(self, left: Any, right: Any, propagate_nan: bool = False) -> Any:
+            return torch.minimum(left, right) if propagate_nan else torch.fmin(left, right)
 
     quotients = {name: torch.floor_divide for name in ("floor_quotient", "real_quotient")}
     rests = {name: torch.remainder for name in ("floor_remainder", "real_remainder")}
@@ -69,7 +78,25 @@ def test_operator_is_what_torch_does(operator: Operator) -> None:
 def test_numbers_have_parentheses_only_where_they_came_as_operands() -> None:
     assert _text(A * -2.0, "x") == "x * -2.0"
     assert _text(A * Constant(-2.0, "float32"), "x") == "x * (-2.0)"
-    assert _text(Operator.MAXIMUM(A, -math.inf), "x") == 'tl.maximum(x, float("-inf"))'
+    assert _text(Operator.FMAX(A, -math.inf), "x") == 'tl.maximum(x, float("-inf"))'
+
+
+@pytest.mark.parametrize(
+    ("number", "dtype", "text"),
+    [
+        (0.1, "float32", "x > 0.1"),
+        (0.1, "float64", "x > tl.full((), 0.1, tl.float64)"),
+        (0.5, "float64", "x > 0.5"),
+        (-0.1, "float64", "x > tl.full((), -0.1, tl.float64)"),
+        (1e300, "float64", "x > tl.full((), 1e+300, tl.float64)"),
+        (1e-40, "float32", "x > tl.full((), 1e-40, tl.float32)"),
+        (-0.0, "float32", "x > (tl.full((), 0.0, tl.float32) * -1.0)"),
+        (2**31, "int64", "x > tl.full((), 2147483648, tl.int64)"),
+        (2**31 - 1, "int64", "x > 2147483647"),
+    ],
+)
+def test_a_number_has_its_type_beside_it_where_triton_would_read_another(number: float, dtype: str, text: str) -> None:
+    assert print_expression(write(A > number, [Name("x")], dtype)) == text
 
 
 def test_an_operand_that_binds_less_gets_parentheses() -> None:

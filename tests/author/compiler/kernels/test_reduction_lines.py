@@ -32,11 +32,11 @@ def _fill(lines: tuple[Line, ...], terms: Terms) -> tuple[Statement, ...]:
 @pytest.mark.parametrize(("kind", "step", "always"), [
     ("sum", "s += tl.where(valid, x, 0.0)", "s += x"),
     ("prod", "s *= tl.where(valid, x, 1.0)", "s *= x"),
-    ("max", 's = tl.maximum(s, tl.where(valid, x, float("-inf")))', "s = tl.maximum(s, x)"),
-    ("min", 's = tl.minimum(s, tl.where(valid, x, float("inf")))', "s = tl.minimum(s, x)"),
+    ("max", "s = tl.maximum(s, tl.where(valid, x, -2147483648))", "s = tl.maximum(s, x)"),
+    ("min", "s = tl.minimum(s, tl.where(valid, x, 2147483647))", "s = tl.minimum(s, x)"),
 ])  # fmt: skip
 def test_a_value_that_does_not_count_changes_nothing(kind: str, step: str, always: str) -> None:
-    lines = find_kind(kind, "float32").step
+    lines = find_kind(kind, "float32" if kind in ("sum", "prod") else "int32").step
     assert _fill(lines, Terms("s", number(64), VALUE, valid=VALID)) == statements(step)
     assert _fill(lines, Terms("s", number(64), VALUE)) == statements(always)
 
@@ -49,6 +49,14 @@ def test_places_of_extremes_ask_whether_a_value_counts() -> None:
 s = tl.max(tl.where(valid, x, -2147483648), 1, keep_dims=True)
 s_place = tl.min(tl.where(valid & (x == s), k, 2147483647), 1, keep_dims=True)
 """)
+
+
+def test_an_extreme_of_floats_is_nan_where_one_is() -> None:
+    terms = Terms("s", number(64), VALUE, Name("k"), valid=VALID)
+    assert _fill(find_kind("min", "float16").whole, terms) == statements(
+        's = tl.reduce(tl.where(valid, x, float("inf")), 0, combine_fn=smaller)'
+    )
+    assert _fill(find_kind("argmax", "float32").step, terms)[0] == statements("better = valid & ((s == s) & ~(x <= s))")[0]
 
 
 def test_moments_share_a_count_unless_threads_have_others() -> None:
@@ -68,7 +76,7 @@ def test_the_helper_is_asked_for_between_the_lines_of_a_whole_row() -> None:
 
 def test_parts_of_a_row_are_joined() -> None:
     exponentials = Reduction(shape=(4,), dtype="float32", source=X, axes=(1,), kind="exponentials")
-    assert _fill(list_joins("exponentials"), Terms("most", number(64))) == statements("""
+    assert _fill(list_joins(exponentials), Terms("most", number(64))) == statements("""
 most = tl.max(most_parts, 0)
 most_total = tl.sum(most_total_parts * tl.exp(most_parts - most), 0)
 """)
