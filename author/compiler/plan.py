@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -31,6 +32,7 @@ from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
+from tritonsmith.author.compiler.reading.widths import widen_alike
 from tritonsmith.author.constructor import made_for
 from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, name_starred
 from tritonsmith.author.recipe import Settings
@@ -160,7 +162,10 @@ class RegionPlan(KernelPlan):
     @cached_property
     def batch(self) -> FreeAxis | None:
         """The leading axis that its inputs share, if its kernels may take any size of that."""
-        return find_batch(self.facts, self.training, self.regions, self._cut[2], self.several, self.card)
+        found = find_batch(self.facts, self.training, self.regions, self._cut[2], self.several, self.card)
+        if found is not None:  # at the longest axis more places may need 64 bits
+            widen_alike((self.forward.widths, found.forward.widths))
+        return found
 
     @cached_property
     def kernel_names(self) -> list[tuple[str, ...]]:
@@ -223,6 +228,11 @@ class RegionPlan(KernelPlan):
     def _written(self) -> dict[frozenset[tuple[str, object]], tuple[ModuleCode, FreeAxis | None]]:
         """Texts by their settings: a plan is asked for its text by several readers."""
         return {}
+
+    def forget_texts(self) -> None:
+        """Write its texts anew when they are next asked for, because values have changed."""
+        for name in ("_written", "kernel_names", "plain_text", "free"):
+            self.__dict__.pop(name, None)
 
     @property
     def _taken(self) -> set[str]:
@@ -323,6 +333,8 @@ def read_regions(task: Task, facts: TaskFacts, card: CardModel) -> RegionPlan:
         calls = [(region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)]
         raise NoPlan(*(calls or [("a forward that computes nothing", None)]))
     plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several, card))
+    if spans:  # for which kernels are alike
+        _widen_alike(plans)
     members = [SizeMembers(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
     constructors = list_constructors(members)
     builders = {one.builder for one in plans if one.builder}
@@ -339,6 +351,14 @@ def read_regions(task: Task, facts: TaskFacts, card: CardModel) -> RegionPlan:
     if plan.others:
         require_whole(plan.plain_text, spans)
     return plan
+
+
+def _widen_alike(plans: Sequence[RegionPlan]) -> None:
+    """Have the plans of all sizes compute the same whole numbers in 64 bits."""
+    free = [plan.batch.forward for plan in plans if plan.batch is not None]
+    if widen_alike([forward.widths for forward in (*(plan.forward for plan in plans), *free)]):
+        for plan in plans:
+            plan.forget_texts()
 
 
 def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> RegionPlan:

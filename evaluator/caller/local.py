@@ -19,6 +19,7 @@ from typing import Literal, TypeVar
 from tritonsmith.evaluator.caller.audits.examine import audit_beside_card, examine
 from tritonsmith.evaluator.caller.audits.findings import AuditFinding
 from tritonsmith.evaluator.caller.audits.other_sizes import audit_other_sizes
+from tritonsmith.evaluator.caller.audits.own_size import audit_own_size
 from tritonsmith.evaluator.caller.audits.second_opinion import add_second_opinion, find_refusal
 from tritonsmith.evaluator.caller.compiling.counted import CountedKernels
 from tritonsmith.evaluator.caller.compiling.outlook import digest_report
@@ -247,7 +248,10 @@ class LocalEvaluator(Evaluator):
 
     def _audit(self, task: Task, kernel: KernelText, ended: Callable[[], bool]) -> list[AuditFinding]:
         """What is examined besides the strict profile, for kernels that are about to win; nothing more once it is `ended`."""
-        findings = audit_other_sizes(task, lambda variant: self._ask(variant, kernel, CORRECTNESS_ONLY, self._oracles), ended)
+        ask = partial(self._ask_elsewhere, kernel)
+        findings = audit_other_sizes(task, ask, ended)
+        if not self.hardware.present and not any(finding.status for finding in findings):
+            findings += audit_own_size(task, self._descriptions.describe(task)[0], ask, ended)
         auditors = self._auditors
         if auditors is None or any(finding.status for finding in findings):
             return findings
@@ -256,6 +260,10 @@ class LocalEvaluator(Evaluator):
             return findings + audit_beside_card(
                 task, lambda small: self._ask(small, kernel, "quick", auditors), lambda: self._sanitize(task, kernel, oracle)
             )
+
+    def _ask_elsewhere(self, kernel: KernelText, task: Task) -> Verdict:
+        """Whether a candidate is right at another size of the task, without a time."""
+        return self._ask(task, kernel, CORRECTNESS_ONLY, self._oracles)
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""

@@ -12,9 +12,9 @@ softmax of 2048 rows of 512 (9 s), 58 s for a product of 512 x 512 x 512 in tile
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Protocol
 
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import Task
 
 REACH_SECONDS = 240.0
@@ -38,12 +38,31 @@ _VALUE_BYTES = 4
 """Most tasks hold float32."""
 
 
-def predict_seconds(trace: Iterable[OperatorCost]) -> float:
+class Costly(Protocol):
+    """What an operator does: an `OperatorCost`, or a node of a trace."""
+
+    @property
+    def flops(self) -> float:
+        """Floating-point operations."""
+        ...
+
+    @property
+    def bytes(self) -> float:
+        """What it moves."""
+        ...
+
+    @property
+    def launches(self) -> int:
+        """Kernels of PyTorch."""
+        ...
+
+
+def predict_seconds(trace: Iterable[Costly]) -> float:
     """Seconds that one quick verdict spends in the interpreter, for a kernel that is written plainly."""
     return _CALLS * sum(map(_predict_operator, trace))
 
 
-def require_reach(task: Task, trace: Iterable[OperatorCost]) -> None:
+def require_reach(task: Task, trace: Iterable[Costly]) -> None:
     """Raises TaskError where no kernel of the task can be judged in the interpreter at this size; one sentence for the user."""
     seconds = predict_seconds(trace)
     if seconds <= REACH_SECONDS:
@@ -62,7 +81,7 @@ def say_seconds(seconds: float) -> str:
     return f"about {max(1.0, seconds):.0f} s"
 
 
-def _predict_operator(cost: OperatorCost) -> float:
+def _predict_operator(cost: Costly) -> float:
     """Seconds of one forward of one operator; what computes more than it moves is a product."""
     moved = cost.bytes / _VALUE_BYTES
     steps = cost.flops / _STEP_FLOPS if cost.flops > moved else moved / (2 * _BLOCK)

@@ -161,6 +161,19 @@ class Index:
         return self.constant + sum(low for low, _ in ends), self.constant + sum(high for _, high in ends)
 
     @cached_property
+    def reach(self) -> int:
+        """The greatest distance from zero of what its quotients and remainders are taken of, and of its numbers.
+
+        Sums may leave a type and come back to it, as two's complement does. A quotient of what has left is wrong.
+        """
+        found = abs(self.constant)
+        for atom, factor in self.terms:
+            found = max(found, abs(factor))
+            if isinstance(atom, Digit):
+                found = max(found, atom.by, *map(abs, atom.of.bounds), atom.of.reach)
+        return found
+
+    @cached_property
     def names(self) -> frozenset[str]:
         """Variables that it depends on."""
         return frozenset().union(*(atom.names for atom, _ in self.terms)) if self.terms else frozenset()
@@ -305,6 +318,11 @@ class Guard:
         (least, greatest), shown = self.index.bounds, operand or self.index.code
         low = (Group(Compare((">=",), (shown, number(self.low)))),) if least < self.low else ()
         return (*low, *((Group(Compare(("<",), (shown, number(self.high)))),) if greatest >= self.high else ()))
+
+    @property
+    def reach(self) -> int:
+        """The greatest distance from zero of what it compares."""
+        return max(*map(abs, self.index.bounds), self.index.reach, abs(self.low), abs(self.high))
 
     @property
     def names(self) -> frozenset[str]:

@@ -49,7 +49,7 @@ class Arguments:
     values: list[Tensor] = field(default_factory=list)
     used: set[str] = field(default_factory=lambda: set(_TAKEN))
     largest: int = 0
-    """Elements of the largest tensor."""
+    """Elements of the largest tensor, and the greatest number on the way to a place: from 2**31 on places have 64 bits."""
 
     def name(self, hint: str) -> str:
         """A name that the kernel does not use yet."""
@@ -68,8 +68,12 @@ class Arguments:
             hint = value.name or ("result" if stored else "x")
             self.names[id(value)] = self.name(hint if isinstance(value, Held) and value.number else f"{hint}_ptr")
             self.values.append(value)
-            self.largest = max(self.largest, value.size)
+            self.reach(value.size)
         return self.names[id(value)]
+
+    def reach(self, number: int) -> None:
+        """Note a number that is computed on the way to a place."""
+        self.largest = max(self.largest, number)
 
     def list(self) -> list[tuple[str, Tensor]]:
         """The arguments with their names."""
@@ -193,7 +197,10 @@ class Emitter:
             return self._look_up(value, at, guards)
         assert isinstance(value, Position), "anchors are read through their results"
         index = value.index(at)
-        return index.code if index.names - self.numbers else _fill("int32", index.code), index.names
+        self.arguments.reach(max(*map(abs, index.bounds), index.reach))
+        if index.names - self.numbers:
+            return index.code, index.names
+        return _fill("int32" if max(index.bounds) < _SMALL else "int64", index.code), index.names
 
     def _load(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...], other: Expression | None = None) -> Found:
         index = ravel(at, value.shape)
@@ -207,11 +214,14 @@ class Emitter:
     def address(self, value: Tensor, index: Index, stored: bool = False) -> Expression:
         """The pointer to an element."""
         pointer = Name(self.arguments.take(value, stored))
+        self.arguments.reach(index.reach)
         return index.add_to(pointer) if index.terms or index.constant else pointer
 
     def mask(self, names: frozenset[str], guards: tuple[Guard, ...] = ()) -> Expression | None:
         """The condition under which an element that depends on these variables exists; None where it always does."""
         tests = [as_expression(test) for name, test in self.bounds.items() if test and name in names]
+        for guard in guards:
+            self.arguments.reach(guard.reach)
         return join_tests([*tests, *(test for guard in guards if guard.names <= names for test in guard.list_tests())])
 
     def _compute(self, value: Formula, at: Coordinates, guards: tuple[Guard, ...]) -> Found:
@@ -235,6 +245,8 @@ class Emitter:
             return self._load(value.source, moved, joined, filler)
         node = self.read(value.source, moved, joined)
         condition = join_tests(test for guard in own for test in guard.list_tests())
+        for guard in own:
+            self.arguments.reach(guard.reach)
         depends = self.depends(node).union(*(guard.names for guard in own))
         return choose(condition, node, filler), depends
 
@@ -255,7 +267,7 @@ class Emitter:
         places = []
         for place, where, limit in zip(value.places, value.where(at), value.limits, strict=True):
             node = self.read(place, where, guards)
-            big = value.table.size >= _SMALL and place.dtype != "int64"
+            big = value.table.size >= _SMALL and not (place.dtype == "int64" and self.in_memory(place))  # computed places have 32 bits
             places.append(loaded(expression("{x}.to(tl.int64)", x=node) if big else node, limit, self.depends(node)))
         node = self.read(value.table, value.move(at, places), guards)
         return node, self.depends(node).union(*(index.names for index in places))

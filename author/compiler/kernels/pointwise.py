@@ -147,7 +147,7 @@ def write_scatter(region: ScatterRegion, name: str, settings: Settings, in_memor
         element = emitter.read(value.source, at)
         big = value.size >= _BIG
         places = [
-            loaded(widen(node, big and place.dtype != "int64"), limit, emitter.depends(node))
+            loaded(widen(node, big and not (place.dtype == "int64" and in_memory(place))), limit, emitter.depends(node))
             for node, place, limit in zip(found, value.places, value.limits, strict=True)
         ]
         address = emitter.address(value, ravel(value.move(at, places), value.shape), stored=True)
@@ -155,7 +155,7 @@ def write_scatter(region: ScatterRegion, name: str, settings: Settings, in_memor
             'tl.{meet}({address}, {element}, mask={mask}, sem="relaxed")',
             meet=f"atomic_{value.meeting}", address=address, element=element, mask=mask,
         ))  # fmt: skip
-    head = _list_places(arguments.largest >= _BIG)
+    head = _list_places(max(arguments.largest, size) >= _BIG)
     head += [statement("inside = offset < {size}", size=size)] if ragged else []
     return [
         Kernel(

@@ -176,6 +176,7 @@ class RowWriter:
 
     def head(self) -> list[Statement]:
         """The lines that say which rows and places a program has."""
+        self.arguments.reach(max(self.space.length, self.space.rows))
         big = self.arguments.largest >= _BIG
         lines = self._find_rows(big) if self.space.rows > 1 else []
         if self.chunk:

@@ -271,7 +271,7 @@ def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
     return formula(tree, *call.args[:number], like=call.dtype, shape=call.shape)
 
 
-def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Tensor:
+def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Formula:
     """A quotient of whole numbers or what it leaves."""
     tree = _QUOTIENTS[name]
     if not isinstance(right, Tensor):

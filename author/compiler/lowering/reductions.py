@@ -88,6 +88,7 @@ def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool, last
     """The largest (`max`) or least (`min`) element along some axes, and its first place among them; of NaN the last one where `last`."""
     if along(source.shape, axes) == 1:
         return reduce(source, axes, kind, "", keep), reduce(source, axes, f"arg{kind}", "int64", keep, which=1)
+    _refuse_long(source, axes)
     source = settle(source)
     word = "last" if last and source.dtype in FLOATS else "arg"
     best = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=f"{word}{kind}")
@@ -97,7 +98,14 @@ def find_best(source: Tensor, axes: tuple[int, ...], kind: str, keep: bool, last
 def _place(call: NodeCall) -> Lowered:
     """`argmax` and `argmin`."""
     source, axes, keep = _where(call)
+    _refuse_long(source, axes)
     return reduce(settle(source), axes, call.node.target.rpartition(".")[2], "int64", keep, which=1)
+
+
+def _refuse_long(source: Tensor, axes: tuple[int, ...]) -> None:
+    """Kernels find places in 32 bits. Raises NotCovered where they have more."""
+    if along(source.shape, axes) >= 2**31:
+        raise NotCovered("over more than 2**31 places")
 
 
 def _test(call: NodeCall) -> Lowered:

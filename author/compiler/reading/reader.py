@@ -34,6 +34,7 @@ from tritonsmith.author.compiler.reading.kinds import find_lowering
 from tritonsmith.author.compiler.reading.library import TUPLES, call_library, put_by_call
 from tritonsmith.author.compiler.reading.masked import Masked, list_masked, read_masked
 from tritonsmith.author.compiler.reading.passes import EqualPasses
+from tritonsmith.author.compiler.reading.widths import PlaceWidths
 from tritonsmith.author.members import attribute
 from tritonsmith.author.plan import NoPlan
 from tritonsmith.author.writes import is_write, list_given_writes, refer
@@ -79,6 +80,8 @@ class Forward:
     """Tensors of numbers that forward writes out, by the call that makes them."""
     written: dict[str, Any] = field(default_factory=dict)
     """By argument that forward writes to: its value behind it."""
+    widths: PlaceWidths = field(default_factory=lambda: PlaceWidths(()))
+    """Which of its whole numbers kernels have in 64 bits."""
 
     @property
     def stored(self) -> list[Tensor]:
@@ -135,6 +138,7 @@ class ForwardReader:
                 self.forward.written[self.given[name]] = self.made[name]
         if missing := [name for name in self.facts.updates if name not in self.forward.updates]:
             raise NoPlan((f"a forward that updates {missing[0]}", None))
+        self.forward.widths = PlaceWidths(self.forward.stored)
         return self.forward
 
     def _visit(self, node: OpNode) -> None:

@@ -87,6 +87,11 @@ class Domains:
             if found is not None and found.low <= float(tensor.min()) and float(tensor.max()) < found.high:
                 self._known[number] = found
 
+    @property
+    def bound_fractions(self) -> bool:
+        """Whether the file declares what an input may be: no other value has a meaning then."""
+        return bool(self._declared)
+
     def are_free(self, number: int) -> bool:
         """Whether every whole number of an input may be any other one of them."""
         return number in self._known and not self._known[number].distinct

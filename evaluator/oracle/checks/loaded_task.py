@@ -169,6 +169,11 @@ class LoadedTask:
         self.model64: nn.Module = widen_module(self.model).to(self.oracle_device)
 
     @property
+    def has_limits(self) -> bool:
+        """Whether the reference takes values of some range only."""
+        return self._in_unit_range or self.domains.bound_fractions
+
+    @property
     def oracle_device(self) -> str:
         """Where the float64 reference is computed."""
         return "cpu" if self.plan.oracle is OraclePlace.HOST else self.device

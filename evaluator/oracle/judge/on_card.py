@@ -17,6 +17,7 @@ from tritonsmith.evaluator.cards.floors import CEILINGS
 from tritonsmith.evaluator.channel.doorbell import BASELINES, CUDA_GRAPH, QUICK_BASELINES, Command
 from tritonsmith.evaluator.errors import BaselineError
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.oracle.checks.corners import CORNERS, check_corners
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask
 from tritonsmith.evaluator.oracle.checks.neighbours import ask_with_neighbours
@@ -245,6 +246,8 @@ class CardJudge:
                 got = checked_call(log, runner, kind, 0, self._limit)
             asked[kind] += 1
             log.require_accurate()
+            if profile == "strict" and number == 2:  # between others: the last inputs are those of repeated calls
+                check_corners(log, runner, CORNERS, 0, self._limit)
         require_settled(runner, got)
         return self._variation.look(repeat_bitwise(log, runner, got, _REPEATS[profile], self._limit), _REPEATS[profile], kernel.text)
 
