@@ -1,6 +1,6 @@
-"""Writes docs/operators.md from the kept result of the operators' suite: `python docs/operators.py [--write]`.
+"""Writes the result of the operators' suite into docs/operators.md: `python docs/operators.py [--write]`.
 
-Without the option it prints the page. A test compares the two.
+Without the option it prints that part of the page. A test compares the two.
 """
 
 from __future__ import annotations
@@ -14,41 +14,17 @@ from typing import Any
 from tritonsmith.benchmarks.operators.digest import DIGEST
 
 PAGE = Path(__file__).resolve().parent / "operators.md"
-WIDTH = 140
+BEGIN, END = "<!-- operators: begin -->", "<!-- operators: end -->"
+WIDTH = 110
 """Characters of a line of names."""
-_HEAD = """\
-# Operators against PyTorch's own
-
-PyTorch tests its operators with tables of samples (`op_db` in `torch.testing._internal`). The same samples judge the built-in author. Each operator is the whole forward of a module. Its kernel runs in Triton's interpreter, and its results are compared with those of PyTorch on the CPU.
-
-`python -m tritonsmith.benchmarks.operators.suite` judges all of them, and [regions.md](regions.md) says how an operator is written. `python docs/operators.py --write` makes this page.
-
-## What is compared
-
-- **Samples:** PyTorch's own, and for elementwise operators its reference inputs. They have all types of the author, tensors without dimensions and without elements, shapes that broadcast, and negative axes.
-- **Not contiguous:** the same values in tensors with gaps.
-- **Special values:** NaN, infinities, zeros of both signs, halves, ties, and the smallest and largest numbers of a type. Elementwise operators of two tensors get every pair.
-- **Numbers** of the same kinds that stand in the call itself.
-
-Whole numbers, booleans, types and shapes must be equal to the bit. So must places of NaN and of infinities, and signs of zero. Other floating values follow the [rule of the evaluator](correctness.md). For an elementwise operator the rule holds for each element by itself.
-
-## What may differ
-
-- **PyTorch's two codes.** On a CPU PyTorch has one code for vectors, and one for tensors with gaps. Cards have the second one alone. Where they differ, either value is right. `remainder(3e38, 0.5)` is NaN in the first, and 0 in the second.
-- **Two zeros.** The larger of 0.0 and -0.0, and their order in a sort, differ between PyTorch's codes for vectors, single elements and cards. So does the sign of zero in running sums and in products of one term. Either is right.
-- **Overflow on the way.** Where a sum overflows in its type and not in float64, the order of its terms decides. Such values say nothing and are skipped.
-- **Numbers in `pow`.** A card raises fp32 values to the number as fp32 holds it. The CPU keeps its digits. The suite takes numbers that both hold.
-- **Places** (indices, classes, sorted boundaries) keep their own values, and so do the coordinates of `grid_sample`.
-
-Operators whose values nobody defines (`empty` and its kin) are left out.
-"""
 
 
-def write_page(result: dict[str, Any]) -> str:
-    """The page for a kept result."""
+def write_result(result: dict[str, Any]) -> str:
+    """What stands between the marks of docs/operators.md for a kept result."""
     sums, written = result["sums"], result["written"]
     lines = [
-        _HEAD,
+        BEGIN,
+        "",
         "## Result",
         "",
         f"{result['operators']} operators and variants; {len(written)} have kernels.",
@@ -56,9 +32,6 @@ def write_page(result: dict[str, Any]) -> str:
         "| samples | passed | left to PyTorch | refused with a sentence | wrong |",
         "|--|--|--|--|--|",
         f"| {sums['samples']:,} | {sums['passed']:,} | {sums['left']:,} | {sums['refused']:,} | {sums['wrong']:,} |",
-        "",
-        "A sample that is *left to PyTorch* is one call of PyTorch in the author's module. One that is *refused* has no module. The sentence says "
-        "why: a type that the author does not know, a result whose shape follows from values, or a result without elements.",
         "",
         "## Operators with kernels",
         "",
@@ -82,13 +55,21 @@ def write_page(result: dict[str, Any]) -> str:
         "",
         "## Without a sample that can be written",
         "",
-        "Calls with sparse tensors, functions or generators as arguments, and types that the author does not have:",
+        "Their arguments are sparse tensors, functions or generators, or of types that the author does not have:",
         "",
         "```",
         *_wrap(result["without_samples"]),
         "```",
+        "",
+        END,
     ]
-    return "\n".join(lines) + "\n"
+    return "\n".join(lines)
+
+
+def read_result() -> dict[str, Any]:
+    """The kept result."""
+    result: dict[str, Any] = json.loads(DIGEST.read_text(encoding="utf-8"))
+    return result
 
 
 def _write_row(name: str, row: dict[str, Any]) -> str:
@@ -110,11 +91,12 @@ def main(words: list[str]) -> int:
     if words not in ([], ["--write"]):
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    page = write_page(json.loads(DIGEST.read_text(encoding="utf-8")))
+    table = write_result(read_result())
     if words:
-        PAGE.write_text(page, encoding="utf-8")
+        text = PAGE.read_text(encoding="utf-8")
+        PAGE.write_text(text.partition(BEGIN)[0] + table + text.partition(END)[2], encoding="utf-8")
     else:
-        sys.stdout.write(page)
+        sys.stdout.write(table + "\n")
     return 0
 
 

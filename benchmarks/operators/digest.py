@@ -65,8 +65,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     # a line for each operator, so that a change of one is a change of one line
     parts = [f'"{key}": {_write(value)}' for key, value in made.items()]
     options.out.write_text("{\n" + ",\n".join(parts) + "\n}\n", encoding="utf-8")
-    sums = made["sums"]
-    print_line(f"{made['operators']} operators, {len(made['written'])} with kernels: " + ", ".join(f"{sums[key]} {key}" for key in _FIGURES))
+    words = ", ".join(f"{made['sums'][key]} {key}" for key in _FIGURES)
+    print_line(f"{made['operators']} operators, {len(made['written'])} with kernels: {words}")
     return 0
 
 

@@ -45,9 +45,11 @@ _OF_ZEROS = re.compile(
     r"[.](a?max|a?min|aminmax|maximum|minimum|fmax|fmin|clamp|clamp_min|clamp_max|clip|cummax|cummin|relu6?|hardtanh|max_pool[123]d"
     r"|adaptive_max_pool[123]d|sort|msort|topk|kthvalue|median|nanmedian|mode|hardswish|hardsigmoid|scatter_reduce|index_reduce|cumsum|logcumsumexp|bmm|baddbmm|mm|addmm|addr|matmul|linear|einsum|inner|outer|ger|kron)[(]|@"
 )
-"""Calls that put two zeros in an order, running sums, and products of matrices, which may have one term. PyTorch's vector code, its code for
-single elements, its libraries and its code for cards differ in the sign of zero there. A running sum on a card begins with zero or with the
-first element, as its shape says."""
+"""Calls that put two zeros in an order, running sums, and products of matrices, which may have one term.
+
+PyTorch's vector code, its code for single elements, its libraries and its code for cards differ in the sign of zero there. A running sum on
+a card begins with zero or with the first element, as its shape says.
+"""
 
 
 def orders_zeros(text: str) -> bool:

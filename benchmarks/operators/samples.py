@@ -34,8 +34,10 @@ _NUMBERS: dict[torch.dtype, tuple[float, ...]] = {
 """Numbers that stand in a call itself, next to a tensor that has every special value."""
 
 _KEPT = {"bucketize": (1,), "searchsorted": (0,), "nn.functional.grid_sample": (1,)}
-"""Tensors of an operator that keep their values: numbers in order; places in an image, which PyTorch's vector code reads outside of it."""
-_TAKES_PLACES = re.compile("take|gather|scatter|index|select|embedding|put|loss|cross_entropy|segment|getitem|repeat|unpool|one_hot|bincount")
+"""Tensors of an operator that keep their values: numbers in order, and places in an image, where PyTorch's CPU code and cards differ."""
+_TAKES_PLACES = re.compile(
+    "take|gather|scatter|index|select|embedding|put|loss|cross_entropy|segment|getitem|repeat|unpool|one_hot|bincount"
+)
 """Operators whose whole numbers may be places or classes, and keep their values."""
 _DIVIDES = ("div", "floor_divide", "fmod", "remainder", "__rmod__", "__rdiv__", "true_divide")
 """Operators that end the process, or raise, where a whole number is divided by -1 or 0."""

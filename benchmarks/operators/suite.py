@@ -9,6 +9,7 @@ from __future__ import annotations
 import argparse
 import json
 import os
+import random
 import sys
 import time
 from collections import Counter
@@ -21,6 +22,7 @@ from rich.console import Console
 from rich.table import Table
 
 from tritonsmith.benchmarks.host import begin_record, print_line
+from tritonsmith.benchmarks.operators.digest import DIGEST
 from tritonsmith.benchmarks.rounding.study import read_part
 
 _SAMPLES = 12
@@ -122,7 +124,8 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument("--types", default="", help="comma-separated names of types, such as float32,int64")
     parser.add_argument("--part", type=read_part, default=(1, 1), metavar="K/N", help="every N-th operator, from the K-th on")
     parser.add_argument("--samples", type=int, default=_SAMPLES, metavar="N", help="samples of each operator, type and kind")
-    parser.add_argument("--every", type=int, default=1, metavar="N", help="one operator in so many, for a quick look")
+    parser.add_argument("--draw", type=int, default=0, metavar="N", help="so many operators, drawn from those that have kernels")
+    parser.add_argument("--seed", type=int, default=0, help="of that draw")
     parser.add_argument("--out", type=Path, default=None, help="a file for the result of each operator, one in a line")
     return parser
 
@@ -159,7 +162,11 @@ def _choose(options: argparse.Namespace) -> Iterator[Any]:
     infos = sorted((info for info in load_operators() if "empty" not in info.name), key=name_operator)  # whose values nobody defines
     names = tuple(filter(None, options.only.split(",")))
     infos = [info for info in infos if not names or info.name in names][part - 1 :: parts]
-    yield from infos[:: options.every]
+    if options.draw:
+        known = json.loads(DIGEST.read_text(encoding="utf-8"))["written"]
+        written = [info for info in infos if name_operator(info) in known]
+        infos = random.Random(options.seed).sample(written, min(options.draw, len(written)))
+    yield from infos
 
 
 def _write(out: Any, row: dict[str, object]) -> None:
