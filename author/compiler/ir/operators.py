@@ -377,7 +377,7 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "") -> Expres
     if tree.operator is Operator.NEG and (number := read_number(tree)) is not None and is_typed(number, dtype):
         return write_number(number, dtype)
     form = _compile(tree.operator, dtype == "float64")
-    outside = dtype == "float64" and tree.operator.value.template.startswith("libdevice.")
+    outside = dtype == "float64" and tree.operator.value.template.startswith(("libdevice.", "real_"))
     return form([
         _write_typed(argument.value, dtype) if outside and isinstance(argument, Constant) else write(argument, operands, dtype)
         for argument in tree.arguments

@@ -1,4 +1,4 @@
-"""Equations of `einsum`: products of matrices where they are any, else products elementwise and sums. `tensordot`, `inner`, `bilinear`."""
+"""Equations of `einsum`: products of matrices where they are any, else products elementwise and sums. `tensordot`, `inner`."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, Tensor, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
-from tritonsmith.author.compiler.lowering.products import add_bias, contract, multiply
+from tritonsmith.author.compiler.lowering.products import contract, multiply
 from tritonsmith.author.compiler.lowering.reductions import find_moments, reduce
 from tritonsmith.author.compiler.lowering.views import permute, reshape, swap, view
 
@@ -175,20 +175,6 @@ def _dot_axes(call: NodeCall) -> Lowered:
     return _reduce_terms([Term(left, "".join(names)), Term(right, "".join(others))], out, call)
 
 
-def _apply_bilinear(call: NodeCall) -> Lowered:
-    """`bilinear`: every element of one vector times every one of another, times a matrix for each result."""
-    left, right = call.tensor(0, "input1"), call.tensor(1, "input2")
-    weight, bias = call.weight(2, "weight"), call.weight(3, "bias")
-    if weight is None or call.dtype not in FLOATS:
-        raise NotCovered("without a weight")
-    outputs, high, wide = weight.shape
-    rows = left.size // high
-    pairs = formula(A * B, reshape(left, (rows, high, 1)), reshape(right, (rows, 1, wide)), like=widen(call.dtype), result=call.dtype)
-    matrix = swap(reshape(weight, (outputs, high * wide)), 0, 1)
-    product = multiply(reshape(pairs, (rows, high * wide)), matrix, call.name, call.node.name)
-    return add_bias(reshape(product, call.shape), bias, call.dtype)
-
-
 def _multiply_rows(call: NodeCall) -> Lowered:
     """`inner`: rows of one operand times rows of the other one; `vdot` is that of vectors."""
     left, right = call.tensor(0, "input", "self"), call.tensor(1, "other")
@@ -230,7 +216,7 @@ def _covary(call: NodeCall) -> Lowered:
 
 
 TABLE: dict[str, Lower] = {
-    "einsum": _contract_all, "tensordot": _dot_axes, "bilinear": _apply_bilinear, "nn.Bilinear": _apply_bilinear, "inner": _multiply_rows,
+    "einsum": _contract_all, "tensordot": _dot_axes, "inner": _multiply_rows,
     "vdot": _multiply_rows, "trace": _trace, "kron": _multiply_kronecker,
     "cov": _covary, "corrcoef": _covary,
 }  # fmt: skip

@@ -30,7 +30,6 @@ _SPECIAL: dict[str, tuple[Tree, int]] = {
     "lgamma": (Op.LGAMMA(A), 1), "gammaln": (Op.LGAMMA(A), 1),
     "erfinv": (Op.ERFINV(A), 1), "expit": (Op.SIGMOID(A), 1), "erfcx": (Op.ERFCX(A), 1),
     "i0": (Op.BESSEL_I0(A), 1), "i1": (Op.BESSEL_I1(A), 1),
-    "ndtr": (0.5 * Op.ERFC(A * -math.sqrt(0.5)), 1),
     "entr": (Op.WHERE(A > 0.0, -A * Op.LOG(A), Op.WHERE(Op.EQ(A, 0.0), 0.0, Op.WHERE(A < 0.0, -math.inf, A))), 1),
     "sinc": (Op.WHERE(Op.EQ(A, 0.0), 1.0, Op.SIN(A * math.pi) / (A * math.pi)), 1),
     "deg2rad": (A * (math.pi / 180), 1), "rad2deg": (A * (180 / math.pi), 1),
@@ -210,6 +209,14 @@ def _divide_any(call: NodeCall) -> Lowered:
     return _divide(call) if rounded else KNOWN(call)
 
 
+def _divide_number(call: NodeCall) -> Lowered:
+    """`number / tensor`, which PyTorch computes as the number times a reciprocal; of tensors what all families know."""
+    left, right = call.args
+    if isinstance(left, Tensor) or not isinstance(right, Tensor) or left in (1, -1) or call.dtype not in FLOATS:
+        return KNOWN(call)
+    return formula(B * Op.GROUP(1.0 / A), right, left, like=call.dtype, shape=call.shape)
+
+
 def _raise(call: NodeCall) -> Lowered:
     """`pow` of whole numbers to small exponents; of other numbers what all families know."""
     base, exponent = call.get(0, "input", "self"), call.get(1, "exponent")
@@ -223,7 +230,7 @@ def _raise(call: NodeCall) -> Lowered:
 
 
 TABLE: dict[str, Lower] = {
-    **dict.fromkeys(("clamp", "clip"), _clamp), **dict.fromkeys(("div", "divide"), _divide_any), "pow": _raise,
+    **dict.fromkeys(("clamp", "clip"), _clamp), **dict.fromkeys(("div", "divide"), _divide_any), "truediv": _divide_number, "pow": _raise,
     **dict.fromkeys(_SPECIAL, _apply),
     **dict.fromkeys((*_TESTS, "isreal", "signbit"), _test),
     **dict.fromkeys(("clamp_min", "clamp_max"), _bound),

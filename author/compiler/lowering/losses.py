@@ -11,8 +11,11 @@ from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall,
 from tritonsmith.author.compiler.lowering.constants import count_up
 from tritonsmith.author.compiler.lowering.picks import look_along
 from tritonsmith.author.compiler.lowering.pointwise import broadcast, cast, formula, select_where
-from tritonsmith.author.compiler.lowering.reductions import cosine, log_softmax, reduce, vector_norm
+from tritonsmith.author.compiler.lowering.reductions import log_softmax, reduce, vector_norm
 from tritonsmith.author.compiler.lowering.views import expand, reshape
+
+_LEAST_SQUARE = 1e-12
+"""What `cosine_embedding_loss` adds to sums of squares."""
 
 
 def find_reduction(call: NodeCall) -> str:
@@ -69,7 +72,8 @@ def _elementwise(call: NodeCall) -> Lowered:
         return finish(formula(Op.LOG1P(Op.FAST_EXP(-B * A)), left, right, like=wide), call)
     if name == "hingeembedding":
         margin = call.option(2, "margin", 1.0)
-        return finish(formula(Op.WHERE(Op.EQ(B, 1.0), A, Op.MAXIMUM(C - A, 0.0)), left, right, margin, like=wide), call)
+        terms = Op.WHERE(Op.NE(B, 1.0), Op.MAXIMUM(C - A, 0.0), 0.0) + Op.WHERE(Op.NE(B, -1.0), A, 0.0)
+        return finish(formula(terms, left, right, margin, like=wide), call)
     return finish(_poisson(left, right, wide, call), call)
 
 
@@ -214,16 +218,27 @@ def _soft_margins(call: NodeCall) -> Lowered:
 def _ranked(call: NodeCall) -> Lowered:
     """`margin_ranking_loss` and `cosine_embedding_loss`."""
     left, right, target = call.tensor(0, "input1"), call.tensor(1, "input2"), call.tensor(2, "target")
+    if call.dtype not in FLOATS or left.dtype not in FLOATS:
+        raise NotCovered(f"on {left.dtype}")
     margin, wide = call.option(3, "margin", 0.0), widen(left.dtype)
     if "cosine" in call.node.target.lower() or "Cosine" in call.node.module_type:
-        angle = cosine(left, right, len(left.shape) - 1, 1e-12, wide)
-        text = Op.WHERE(B > 0.0, 1.0 - A, Op.MAXIMUM(A - C, 0.0))
+        angle = _find_cosine(left, right, wide)
+        text = Op.WHERE(Op.EQ(B, 1.0), 1.0 - A, 0.0) + Op.WHERE(Op.EQ(B, -1.0), Op.MAXIMUM(A - C, 0.0), 0.0)
         return finish(formula(text, angle, target, margin, like=wide), call)
     return finish(formula(Op.MAXIMUM(-C * (A - B) + D, 0.0), left, right, target, margin, like=wide), call)
 
 
+def _find_cosine(left: Tensor, right: Tensor, wide: str) -> Tensor:
+    """The cosine of the angle between two tensors along the last axis; here PyTorch adds a small number to both squares."""
+    products = [formula(A * B, first, second, like=wide) for first, second in ((left, right), (left, left), (right, right))]
+    sums = [reduce(expand(one, products[0].shape), (len(products[0].shape) - 1,), "sum", wide) for one in products]
+    return formula(A / Op.SQRT(Op.GROUP(B + D) * Op.GROUP(C + D)), *sums, _LEAST_SQUARE, like=wide)
+
+
 def _triplet(call: NodeCall) -> Lowered:
     anchor, near, far = (call.tensor(place, name) for place, name in enumerate(("anchor", "positive", "negative")))
+    if anchor.dtype not in FLOATS:
+        raise NotCovered(f"on {anchor.dtype}")
     margin, order = call.option(3, "margin", 1.0), call.option(4, "p", 2.0)
     eps, wide = call.option(5, "eps", 1e-6), widen(anchor.dtype)
 

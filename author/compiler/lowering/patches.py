@@ -233,6 +233,8 @@ def _reduce(base: Tensor, source: Tensor, places: Tensor, axis: int, kind: str, 
     meeting = _MEETINGS.get("sum" if kind == "mean" else kind)
     if meeting is None or (kind == "mean" and base.dtype not in FLOATS):
         raise NotCovered(f"with reduce={kind}")
+    if meeting is not Meeting.SUM and base.dtype in FLOATS:
+        raise NotCovered("with NaN")  # which no atomic extreme of numbers keeps
     if kind in _MEETINGS and (kept or _is(base, _EDGES[meeting])):
         return meet(base, source, meeting)
     if base.dtype not in FLOATS:
@@ -312,6 +314,8 @@ def _sort_in(call: NodeCall) -> Lowered:
     (bins,), low, high = call.shape, call.get(2, "min", default=0), call.get(3, "max", default=0)
     if low == high or value.dtype != "float32":
         raise NotCovered("between the least and the largest value")
+    if value.size == 1:
+        raise NotCovered("of one element")  # which a kernel has no block for
     value = reshape(value, (value.size,))
     text = Op.FMIN(Op.FLOOR((A - B) * D / C), D - 1.0)
     part = formula(text, value, float(low), float(high - low), float(bins), like="float32")

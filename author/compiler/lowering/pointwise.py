@@ -214,6 +214,8 @@ def _lower_known(call: NodeCall) -> Lowered:
         return _lower_whole(call, name, operands)
     if name == "clamp" and len(operands) > 1:
         raise NotCovered("between tensors")
+    if name == "softsign" and operands[0].dtype not in FLOATS:
+        raise NotCovered(f"on {operands[0].dtype}")  # in which PyTorch adds the one
     leaves: dict[str, Tree] = {}
     inputs: list[Tensor] = []
     references = [one["ref"] for one in (*call.node.args, *call.node.kwargs.values()) if isinstance(one, dict) and "ref" in one]
@@ -398,7 +400,7 @@ def _shrink(call: NodeCall) -> Lowered:
     bound = call.option(1, "lambd", 0.5)
     if name == "hardshrink":
         return formula_of_settled(Op.WHERE(Op.ABS(A) <= B, 0.0, A), value, bound, like=call.dtype)
-    return formula(Op.WHERE(Op.ABS(A) <= B, 0.0, Op.WHERE(A > 0.0, A - B, A + B)), value, bound, like=call.dtype)
+    return formula(Op.WHERE(A > B, A - B, Op.WHERE(A < -B, A + B, A * 0.0)), value, bound, like=call.dtype)
 
 
 def _is_special(call: NodeCall) -> Lowered:

@@ -121,6 +121,8 @@ def _apply_linear(call: NodeCall) -> Lowered:
 def _add_product(call: NodeCall) -> Lowered:
     """`addmm` and its kin: beta * added + alpha * product."""
     added, left, right = call.tensor(0, "input", "self"), call.tensor(1, "mat1", "batch1", "mat"), call.tensor(2, "mat2", "batch2", "vec")
+    if call.dtype not in FLOATS:  # whose factors PyTorch makes whole numbers
+        raise NotCovered(f"on {call.dtype}")
     beta, alpha = call.kwargs.get("beta", 1), call.kwargs.get("alpha", 1)
     if not all(isinstance(one, int | float) for one in (beta, alpha)):
         raise NotCovered("with factors that are no numbers")

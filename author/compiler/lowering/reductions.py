@@ -28,6 +28,8 @@ def reduce(source: Tensor, axes: tuple[int, ...], kind: str, dtype: str = "", ke
         return constant(_OF_NOTHING[kind], dtype or source.dtype, left)
     if along(source.shape, axes) == 1:
         value = constant(0, "int64", source.shape) if which else cast(source, dtype or source.dtype)
+        if kind == "sum" and value.dtype in FLOATS:
+            value = formula(A + 0.0, value, like=value.dtype)  # a sum begins with zero, so it never is -0.0
         return value if keep else reshape(value, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
     found = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=kind)
     return take(found, which, dtype or source.dtype, keep)
@@ -63,7 +65,7 @@ def _accumulate(call: NodeCall) -> Lowered:
     name = call.node.target.rpartition(".")[2]
     if name == "mean" and not source.size:
         return constant(math.nan, call.dtype, call.shape)
-    value = cast(source, call.dtype) if call.dtype not in FLOATS or source.dtype not in FLOATS else source
+    value = cast(source, call.dtype)
     found = reduce(value, axes, "prod" if name == "prod" else "sum", call.dtype, keep)
     return formula(A / B, found, along(source.shape, axes), like=call.dtype) if name == "mean" else found
 
@@ -157,10 +159,14 @@ def _spread(call: NodeCall) -> Lowered:
     correction = call.kwargs.get("correction", 1 if unbiased else 0)
     correction = 1 if correction is None else correction
     keep = bool(call.kwargs.get("keepdim", False))
+    if not source.size:
+        raise NotCovered("of no element")
     mean, squares, _ = find_moments(source, axes)
     name = call.node.target.rpartition(".")[2]
     tree = Op.SQRT(A / B) if name.startswith("std") else A / B
     found = cast(formula(tree, squares, max(0, along(source.shape, axes) - correction), like=squares.dtype), call.dtype)
+    if name.endswith("mean"):  # which PyTorch updates by differences: of an infinity it is NaN
+        mean = formula(Op.WHERE(Op.EQ(B, B), A, B), mean, squares, like=mean.dtype)
     values = (found, cast(mean, call.dtype)) if name.endswith("mean") else (found,)
     shaped = tuple(one if keep else reshape(one, spec.shape) for one, spec in zip(values, call.node.outputs, strict=True))
     return shaped if len(shaped) > 1 else shaped[0]
@@ -197,9 +203,9 @@ def _softmax(call: NodeCall) -> Lowered:
     axis = call.option(1, "dim", None)
     if not isinstance(axis, int):
         raise NotCovered("without dim")
-    source = cast(source, call.dtype) if source.dtype not in FLOATS else source
     if "softmin" in name:
         source = formula(-A, source, like=source.dtype)
+    source = cast(source, call.dtype)
     return log_softmax(source, axis, call.dtype) if "log" in name else softmax(source, axis, call.dtype)
 
 

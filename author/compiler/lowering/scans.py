@@ -42,8 +42,7 @@ def _run(call: NodeCall) -> Lowered:
     axis = call.get(1, "dim") % max(1, len(source.shape))
     name = call.node.target.rpartition(".")[2].rstrip("_")
     kind = {"cumsum": "sum", "cumprod": "prod", "logcumsumexp": "logs"}[name]
-    value = cast(source, call.dtype) if source.dtype not in FLOATS or call.dtype not in FLOATS else source
-    return scan(value, axis, kind, call.dtype)
+    return scan(cast(source, call.dtype), axis, kind, call.dtype)
 
 
 def _run_extreme(call: NodeCall) -> Lowered:

@@ -1,0 +1,1 @@
+"""The built-in author's operators against PyTorch's own, on the samples that PyTorch tests itself with."""
