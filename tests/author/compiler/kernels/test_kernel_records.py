@@ -18,7 +18,7 @@ from tritonsmith.author.compiler.ir.code import Call, Evaluate, For, If, Name, S
 from tritonsmith.author.compiler.ir.parser import parse_expression
 from tritonsmith.author.compiler.ir.printer import print_statements
 from tritonsmith.author.compiler.ir.template import statements
-from tritonsmith.author.compiler.ir.walk import iterate, names_in, rename, substitute
+from tritonsmith.author.compiler.ir.walk import iterate, names_in, rename, replace
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
 from tritonsmith.author.compiler.kernels.attention.attention import write_attention
 from tritonsmith.author.compiler.kernels.kernel import Kernel, share_quotients
@@ -131,7 +131,8 @@ def test_parts_of_keys_and_values_are_read_where_they_are_stored() -> None:
     ahead, kernel = _write_attention("return (q@k.mT).softmax(-1)@v", 200, query_rows=32, key_rows=64)
     (loop,) = _list_loops(kernel)
     calls = [node.value for node in ahead.body if isinstance(node, Evaluate) and isinstance(node.value, Call)]
-    stored = {substitute(call.arguments[0], {"block": parse_expression("start // BLOCK_N")}) for call in calls}
+    block = parse_expression("start // BLOCK_N")
+    stored = {replace(call.arguments[0], lambda part: block if part == Name("block") else part) for call in calls}
     as_stored = {"n": "n_down", "d0_down": "d0", "d1_down": "d1"}
     assert stored == {rename(load.arguments[0], as_stored) for load in _list_loads(loop)}
     assert len(stored) == 2 * 2 * 3, "of keys and of values two pieces, each with both parts and the factors"
