@@ -111,15 +111,19 @@ class _Merger:
 
     def _merge_level(self, names: Sequence[str], helpers: set[str]) -> None:
         """Functions that call none but those that are done."""
-        alike: dict[tuple[bool, Function, tuple[str, ...]], list[_Sketch]] = {}
+        forms: dict[tuple[object, ...], list[Function]] = {}
         known = {group: tuple(one.name for one in self.functions[group].parameters) for group in self.groups}
         for name in names:
             function = self.functions[name]
-            sketch = _Sketch(function, list_numbers(function, known))
-            alike.setdefault((name in helpers, _blank(sketch), _list_comments(function)), []).append(sketch)
-        for (helper, *_), members in alike.items():
-            for part in _divide(members) if len(members) > 1 else ():
-                self._join(part, not helper)
+            forms.setdefault((name in helpers, *_outline(function)), []).append(function)
+        for (helper, *_), functions in forms.items():
+            alike: dict[Function, list[_Sketch]] = {}
+            for function in functions if len(functions) > 1 else ():
+                sketch = _Sketch(function, list_numbers(function, known))
+                alike.setdefault(_blank(sketch), []).append(sketch)
+            for members in alike.values():
+                for part in _divide(members) if len(members) > 1 else ():
+                    self._join(part, not helper)
 
     def _pass_on(self, name: str, called: set[str]) -> None:
         """Give the functions that one calls their new names, and their numbers."""
@@ -169,9 +173,12 @@ def _blank(sketch: _Sketch) -> Function:
     return canonical(put(sketch.function, {used.path: _ANY for used in sketch.numbers}), constants)
 
 
-def _list_comments(function: Function) -> tuple[str, ...]:
-    statements = [node for node in iterate(function) if isinstance(node, Statement)]
-    return tuple(text for node in statements for text in (node.text if isinstance(node, code.Comment) else node.comment,) if text)
+def _outline(function: Function) -> tuple[object, ...]:
+    """Kinds of records and comments: equal for functions that differ in names and numbers alone, and found fast."""
+    nodes = [node for node in iterate(function) if not isinstance(node, code.Blank)]
+    statements = [node for node in nodes if isinstance(node, Statement)]
+    comments = [text for node in statements for text in (node.text if isinstance(node, code.Comment) else node.comment,) if text]
+    return tuple(comments), tuple(type(node) for node in nodes if not isinstance(node, code.Comment))
 
 
 def _list_mentions(function: Function) -> tuple[set[str], set[str]]:
