@@ -7,12 +7,12 @@ import torch
 
 from recipe_cases.reading import describe_case
 from recipe_cases.regions import RegionCase
+from recipe_cases.values_in_torch import Values
 from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.ir.values import Tensor
 from tritonsmith.author.compiler.reading.reader import Forward, list_values, read_forward
 from tritonsmith.author.members import attribute
 from tritonsmith.evaluator.reference.module import load_reference
-from values_in_torch import Values
 
 
 def read_case(forward: str, inputs: str = "torch.randn(3, 4)", *, called: tuple[str, ...] = (), **rest: str) -> Forward:

@@ -3,10 +3,10 @@
 import pytest
 
 from recipe_cases.lowered import compare_with_torch, result_of
+from recipe_cases.values_in_torch import place_of
 from tritonsmith.author.compiler.ir.indices import variable
 from tritonsmith.author.compiler.ir.values import Held, Joined, LibraryCall, Tensor, TensorView, base_of
 from tritonsmith.author.compiler.lowering.views import MOST_PARTS, cut, expand, flip, pad, permute, pick, reshape, stack
-from values_in_torch import place_of
 
 X = Held(shape=(2, 3, 4), dtype="float32", name="x", source="x")
 CUBE = "torch.randn(2, 3, 4)"
