@@ -96,6 +96,7 @@ def check_corners(log: TrialLog, runner: RunnerHandle, profile: str, timeout: fl
     STEPS.note("infinities, zeros and NaN")
     tensors = put_corners(loaded.draw("signed"), fresh_seed())
     got = fresh_call(loaded, runner, tensors, _IN_TURN, timeout)
+    loaded.place(loaded.draw("own"))  # what calls forward next, to look at it or to record it, has usual inputs
     try:
         wanted = _find_decided(loaded, tensors)
     except UNDEFINED:
