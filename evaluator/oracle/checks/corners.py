@@ -22,11 +22,10 @@ from tritonsmith.evaluator.oracle.checks.loaded_task import UNDEFINED, LoadedTas
 from tritonsmith.evaluator.oracle.checks.memory import OraclePlace
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, fresh_call
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
+from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.reference.updates import run_forward
 from tritonsmith.evaluator.schema import Status
 
-CORNERS = "corners"
-"""What the call is named among kinds of inputs."""
 _MEANT = frozenset(
     """
     _log_softmax _softmax _to_copy alias all amax amin any as_strided cat clone constant_pad_nd copy copy_ cummax cummin detach diagonal
@@ -43,6 +42,8 @@ _LARGE = 2.0**-4
 in float64 on a processor and in float32 on a card, so beyond that it has two answers."""
 _STEP = 2.0**-12
 """By which the other values are moved, as a share of them."""
+_IN_TURN = 0
+"""The order in which the interpreter runs programs."""
 _FEW = 16
 """A tensor of fewer elements has no room for corners beside other values."""
 _HINT = "; tl.maximum and tl.minimum drop NaN, unless propagate_nan=tl.PropagateNan.ALL"
@@ -84,21 +85,22 @@ def asks_for_corners(loaded: LoadedTask) -> bool:
     return watch.meant
 
 
-def check_corners(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, timeout: float) -> list[torch.Tensor]:
-    """One call on inputs with corners; returns the outputs, none where the task has no corners.
+def check_corners(log: TrialLog, runner: RunnerHandle, profile: str, timeout: float) -> None:
+    """One call on inputs with corners, in `strict` and where the task has any; behind all others, whose words say more.
 
     Raises RunnerFault(inaccurate) for a result that is finite, infinite or no number in another place than PyTorch's.
     """
-    assert kind == CORNERS, "other kinds have rules of their own"
     loaded = log.loaded
-    if not asks_for_corners(loaded):
-        return []
+    if profile != "strict" or not asks_for_corners(loaded):
+        return
+    STEPS.note("infinities, zeros and NaN")
     tensors = put_corners(loaded.draw("signed"), fresh_seed())
-    got = fresh_call(loaded, runner, tensors, mode, timeout)
+    got = fresh_call(loaded, runner, tensors, _IN_TURN, timeout)
+    loaded.place(loaded.draw("own"))  # what calls forward next, to look at it or to record it, has usual inputs
     try:
         wanted = _find_decided(loaded, tensors)
     except UNDEFINED:
-        return got  # no answer is right or wrong where the reference has none
+        return  # no answer is right or wrong where the reference has none
     for number, (result, (classes, decided)) in enumerate(zip(got, wanted, strict=True)):
         wrong = decided & (classify(result).to(classes.device) != classes)
         if bool(wrong.any()):
@@ -109,7 +111,6 @@ def check_corners(log: TrialLog, runner: RunnerHandle, kind: str, mode: int, tim
                 f"with infinities, zeros, very large values and NaN among the inputs, output {number} at index {list(at)} is {seen} where "
                 f"PyTorch gives {expected}, in float64 as in its own type{_HINT if expected == 'NaN' else ''}",
             )
-    return got
 
 
 def put_corners(tensors: list[torch.Tensor], seed: int) -> list[torch.Tensor]:

@@ -17,7 +17,7 @@ from tritonsmith.evaluator.cards.floors import CEILINGS
 from tritonsmith.evaluator.channel.doorbell import BASELINES, CUDA_GRAPH, QUICK_BASELINES, Command
 from tritonsmith.evaluator.errors import BaselineError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.corners import CORNERS, check_corners
+from tritonsmith.evaluator.oracle.checks.corners import check_corners
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask
 from tritonsmith.evaluator.oracle.checks.neighbours import ask_with_neighbours
@@ -239,7 +239,6 @@ class CardJudge:
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
                 self.session.use_weights(MOVED_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
-                check_corners(log, runner, CORNERS, 0, self._limit)  # not behind the last inputs: repeated calls have those
             if number:
                 got = _choose_ask(profile, kind, asked[kind])(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
             else:  # inputs that no other candidate was given
@@ -247,7 +246,9 @@ class CardJudge:
             asked[kind] += 1
             log.require_accurate()
         require_settled(runner, got)
-        return self._variation.look(repeat_bitwise(log, runner, got, _REPEATS[profile], self._limit), _REPEATS[profile], kernel.text)
+        varies = self._variation.look(repeat_bitwise(log, runner, got, _REPEATS[profile], self._limit), _REPEATS[profile], kernel.text)
+        check_corners(log, runner, profile, self._limit)
+        return varies
 
     def _further_sessions(self, kernel: KernelText, profile: str, strongest: str) -> list[TimingSession]:
         """Measure against the strongest baseline again, with other processes, weights and inputs. Raises RunnerFault."""

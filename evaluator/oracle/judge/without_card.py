@@ -17,7 +17,7 @@ from tritonsmith.evaluator.channel.doorbell import Command, schedule_word
 from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.corners import CORNERS, check_corners
+from tritonsmith.evaluator.oracle.checks.corners import check_corners
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask, fresh_seed
@@ -64,8 +64,6 @@ _TUNED = (
 """What an author is told about such a kernel."""
 _COUNTED = 4
 """Kernels whose counts are told beside an estimate; a verdict's facts have them all."""
-_CALLS = {"signed": checked_calls, CORNERS: check_corners}
-"""How kinds of inputs are asked about in `strict`, where it is another way than `checked_call`; `quick` has neither here."""
 _LONGEST_MESSAGE = 4000
 """Characters of a compiler's message."""
 
@@ -238,6 +236,7 @@ class CardFreeJudge:
         if failed is not None:
             raise failed
         _require_accurate(log, same, self._configurations)
+        check_corners(log, runner, profile, self._limit)
         return report
 
     def _judge_replay(
@@ -260,7 +259,7 @@ class CardFreeJudge:
         """Check one call on inputs of each kind, numbered among `count`. Raises RunnerFault; accuracy is judged by the caller."""
         for number, (kind, order) in calls:
             STEPS.note(f"further inputs, {number} of {count}")
-            _CALLS.get(kind, checked_call)(log, runner, kind, order, self._limit)
+            (checked_calls if kind == "signed" else checked_call)(log, runner, kind, order, self._limit)
             require_no_race(_list_races(runner.facts(self._limit)))
 
     def _estimate(self, library: ForwardReport, facts: LaunchFacts, raw: Path) -> tuple[Timing, LaunchFacts]:
@@ -311,7 +310,7 @@ def _list_other_calls(profile: str, configurations: int) -> list[tuple[str, int]
     if profile != "strict":
         return [(kind, schedule_word(_IN_TURN, 1 + number)) for number, kind in enumerate(kinds)]
     others = range(1, min(configurations, _MOST_CONFIGURATIONS))
-    calls = [*((kind, 2 + number) for number, kind in enumerate(("signed", *kinds, CORNERS))), *(("own", number) for number in others)]
+    calls = [*((kind, 2 + number) for number, kind in enumerate(("signed", *kinds))), *(("own", number) for number in others)]
     return [(kind, schedule_word(_SHUFFLES[profile] + 1 + place, kept)) for place, (kind, kept) in enumerate(calls)]
 
 

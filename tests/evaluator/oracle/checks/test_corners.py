@@ -9,7 +9,7 @@ import torch
 
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.oracle.checks import corners
-from tritonsmith.evaluator.oracle.checks.corners import CORNERS, asks_for_corners, check_corners, put_corners
+from tritonsmith.evaluator.oracle.checks.corners import asks_for_corners, check_corners, put_corners
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
@@ -50,7 +50,7 @@ def load(tmp_path: Path, request: pytest.FixtureRequest) -> Callable[[str], Load
 def judge(loaded: LoadedTask, forward: Forward, monkeypatch: pytest.MonkeyPatch) -> None:
     """Ask a candidate that computes this. Raises RunnerFault where a corner is another one."""
     monkeypatch.setattr(corners, "fresh_call", lambda loaded, runner, tensors, mode, timeout: [forward(tensors[0].clone())])
-    assert check_corners(TrialLog(loaded), cast("RunnerHandle", None), CORNERS, 0, 1.0)
+    check_corners(TrialLog(loaded), cast("RunnerHandle", None), "strict", 1.0)
 
 
 def softmax_online(x: torch.Tensor) -> torch.Tensor:
@@ -89,6 +89,7 @@ WRONG: dict[str, tuple[str, Forward, str]] = {
 @pytest.mark.parametrize("name", HONEST)
 def test_honest_arithmetic_in_another_order_is_right(name: str, load: Callable[[str], LoadedTask], monkeypatch: pytest.MonkeyPatch) -> None:
     loaded = load(HONEST[name][0])
+    assert asks_for_corners(loaded)
     for _ in range(5):
         judge(loaded, HONEST[name][1], monkeypatch)
 
