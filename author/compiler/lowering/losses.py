@@ -41,6 +41,10 @@ def _pair(call: NodeCall) -> tuple[Tensor, Tensor, str]:
     return expand(left, shape), expand(right, shape), widen(left.dtype)
 
 
+_HINGE = Op.WHERE(Op.EQ(B, 1.0), 0.0, Op.MAXIMUM(C - A, 0.0)) + Op.WHERE(Op.EQ(B, -1.0), 0.0, A)
+"""Both for a target that is neither 1 nor -1, as PyTorch has it."""
+
+
 def _elementwise(call: NodeCall) -> Lowered:
     left, right, wide = _pair(call)
     name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().replace("_", "").removesuffix("loss")
@@ -69,7 +73,7 @@ def _elementwise(call: NodeCall) -> Lowered:
         return finish(formula(Op.LOG1P(Op.FAST_EXP(-B * A)), left, right, like=wide), call)
     if name == "hingeembedding":
         margin = call.option(2, "margin", 1.0)
-        return finish(formula(Op.WHERE(Op.EQ(B, 1.0), A, Op.MAXIMUM(C - A, 0.0)), left, right, margin, like=wide), call)
+        return finish(formula(_HINGE, left, right, margin, like=wide), call)
     return finish(_poisson(left, right, wide, call), call)
 
 
@@ -217,7 +221,7 @@ def _ranked(call: NodeCall) -> Lowered:
     margin, wide = call.option(3, "margin", 0.0), widen(left.dtype)
     if "cosine" in call.node.target.lower() or "Cosine" in call.node.module_type:
         angle = cosine(left, right, len(left.shape) - 1, 1e-12, wide)
-        text = Op.WHERE(B > 0.0, 1.0 - A, Op.MAXIMUM(A - C, 0.0))
+        text = Op.WHERE(Op.EQ(B, 1.0), 1.0 - A, Op.WHERE(Op.EQ(B, -1.0), Op.MAXIMUM(A - C, 0.0), 0.0))
         return finish(formula(text, angle, target, margin, like=wide), call)
     return finish(formula(Op.MAXIMUM(-C * (A - B) + D, 0.0), left, right, target, margin, like=wide), call)
 
@@ -226,6 +230,8 @@ def _triplet(call: NodeCall) -> Lowered:
     anchor, near, far = (call.tensor(place, name) for place, name in enumerate(("anchor", "positive", "negative")))
     margin, order = call.option(3, "margin", 1.0), call.option(4, "p", 2.0)
     eps, wide = call.option(5, "eps", 1e-6), widen(anchor.dtype)
+    if wide not in FLOATS:
+        raise NotCovered(f"on {wide}")
 
     def distance(other: Tensor, one: Tensor = anchor) -> Tensor:
         apart = formula(A - B + C, one, other, eps, like=wide)

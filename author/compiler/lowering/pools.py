@@ -8,7 +8,7 @@ from typing import Any
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape
 from tritonsmith.author.compiler.ir.operators import A, B, C, D, E, Operand, Tree, chain
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.values import Formula, Position, Tensor, TensorView, widen
+from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Position, Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.reductions import find_best, reduce
@@ -61,6 +61,8 @@ def _pool(call: NodeCall) -> Lowered:
         best, place = find_best(views, behind, "max", keep=False, last=True)
         starts = [_find_start(call.shape, lead + axis, stride[axis], padding[axis]) for axis in range(axes)]
         return best, _place(place, starts, window, dilation, source.shape, padding)
+    if source.dtype not in FLOATS:
+        raise NotCovered(f"on {source.dtype}")
     views = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
     total = reduce(views, behind, "sum", widen(source.dtype))
     divisor = call.option(6, "divisor_override", None)

@@ -114,6 +114,8 @@ def _count(call: NodeCall) -> Lowered:
 def _skip_nan(call: NodeCall) -> Lowered:
     """`nansum` and `nanmean`: what is no number does not count."""
     source, axes, keep = _where(call)
+    if source.dtype not in FLOATS:
+        raise NotCovered(f"on {source.dtype}")
     total = reduce(formula(Op.WHERE(Op.EQ(A, A), A, 0.0), source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
     if call.node.target.endswith("nansum"):
         return total
@@ -189,7 +191,7 @@ def _softmax(call: NodeCall) -> Lowered:
     axis = call.option(1, "dim", None)
     if not isinstance(axis, int):
         raise NotCovered("without dim")
-    source = cast(source, call.dtype) if source.dtype not in FLOATS else source
+    source = cast(source, call.dtype) if widen(source.dtype) != widen(call.dtype) else source
     if "softmin" in name:
         source = formula(-A, source, like=source.dtype)
     return log_softmax(source, axis, call.dtype) if "log" in name else softmax(source, axis, call.dtype)
