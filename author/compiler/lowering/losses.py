@@ -44,6 +44,10 @@ def _pair(call: NodeCall) -> tuple[Tensor, Tensor, str]:
     return expand(left, shape), expand(right, shape), widen(left.dtype)
 
 
+_HINGE = Op.WHERE(Op.EQ(B, 1.0), 0.0, Op.MAXIMUM(C - A, 0.0)) + Op.WHERE(Op.EQ(B, -1.0), 0.0, A)
+"""Both for a target that is neither 1 nor -1, as PyTorch has it."""
+
+
 def _elementwise(call: NodeCall) -> Lowered:
     left, right, wide = _pair(call)
     name = (call.node.module_type or call.node.target.rpartition(".")[2]).lower().replace("_", "").removesuffix("loss")
@@ -241,6 +245,8 @@ def _triplet(call: NodeCall) -> Lowered:
         raise NotCovered(f"on {anchor.dtype}")
     margin, order = call.option(3, "margin", 1.0), call.option(4, "p", 2.0)
     eps, wide = call.option(5, "eps", 1e-6), widen(anchor.dtype)
+    if wide not in FLOATS:
+        raise NotCovered(f"on {wide}")
 
     def distance(other: Tensor, one: Tensor = anchor) -> Tensor:
         apart = formula(A - B + C, one, other, eps, like=wide)

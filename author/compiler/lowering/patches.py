@@ -312,7 +312,7 @@ def _sort_in(call: NodeCall) -> Lowered:
     """`histc` between two numbers: each value's part of the range, the last of which has its end."""
     value = call.tensor(0, "input", "self")
     (bins,), low, high = call.shape, call.get(2, "min", default=0), call.get(3, "max", default=0)
-    if low == high or value.dtype != "float32":
+    if low == high or value.dtype != "float32" or not value.shape:
         raise NotCovered("between the least and the largest value")
     if value.size == 1:
         raise NotCovered("of one element")  # which a kernel has no block for

@@ -184,6 +184,8 @@ def _gather(call: NodeCall) -> Lowered:
     source = call.tensor(0, "input", "self")
     if name == "take_along_dim":
         places, axis = call.tensor(1, "indices"), call.get(2, "dim", default=None)
+        if isinstance(axis, int):  # unlike the others it counts from the end too
+            places = wrap_negative(places, source.shape[axis])
     else:
         axis, places = call.get(1, "dim"), call.tensor(2, "index")
     if not isinstance(axis, int):

@@ -124,6 +124,8 @@ def _count(call: NodeCall) -> Lowered:
 def _skip_nan(call: NodeCall) -> Lowered:
     """`nansum` and `nanmean`: what is no number does not count."""
     source, axes, keep = _where(call)
+    if source.dtype not in FLOATS:
+        raise NotCovered(f"on {source.dtype}")
     total = reduce(formula(Op.WHERE(Op.EQ(A, A), A, 0.0), source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
     if call.node.target.endswith("nansum"):
         return total
