@@ -39,6 +39,8 @@ _TAKES_PLACES = re.compile(
     "take|gather|scatter|index|select|embedding|put|loss|cross_entropy|segment|getitem|repeat|unpool|one_hot|bincount"
 )
 """Operators whose whole numbers may be places or classes, and keep their values."""
+_TURNED = ("where", "einsum", "nn.functional.embedding", "polygamma", "special.polygamma")
+"""Operators whose first two arguments are the other way round in the table, where the first one is a floating tensor."""
 _DIVIDES = ("div", "floor_divide", "fmod", "remainder", "__rmod__", "__rdiv__", "true_divide")
 """Operators that end the process, or raise, where a whole number is divided by -1 or 0."""
 
@@ -108,7 +110,7 @@ def _list_calls(info: Any, dtype: torch.dtype, most: int) -> list[OperatorCall]:
             warnings.simplefilter("ignore")
             for sample in _draw_samples(make, dtype):
                 try:
-                    call = write_call(info.name, sample.input, sample.args, sample.kwargs)
+                    call = write_call(info.name, *_order_arguments(info, sample), sample.kwargs)
                 except CannotWrite:
                     continue
                 if sum(tensor.numel() for tensor in call.tensors) <= _MOST_ELEMENTS:
@@ -117,6 +119,13 @@ def _list_calls(info: Any, dtype: torch.dtype, most: int) -> list[OperatorCall]:
         count = min(most, len(fresh))
         chosen |= {call.key: call for call in (fresh[place * len(fresh) // count] for place in range(count))}
     return list(chosen.values())
+
+
+def _order_arguments(info: Any, sample: Any) -> tuple[Any, tuple[Any, ...]]:
+    """The first argument, and the others, in the order of the operator; the table has some with the second one first."""
+    if info.name in _TURNED and sample.args:
+        return sample.args[0], (sample.input, *sample.args[1:])
+    return sample.input, tuple(sample.args)
 
 
 def _draw_samples(make: Any, dtype: torch.dtype) -> Iterator[Any]:
