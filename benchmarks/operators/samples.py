@@ -41,6 +41,8 @@ _TAKES_PLACES = re.compile(
 """Operators whose whole numbers may be places or classes, and keep their values."""
 _TURNED = ("where", "einsum", "nn.functional.embedding", "polygamma", "special.polygamma")
 """Operators whose first two arguments are the other way round in the table, where the first one is a floating tensor."""
+_FINITE = re.compile("conv_transpose|scaled_dot_product")
+"""Operators whose infinities docs/values.md lists as other than PyTorch's."""
 _DIVIDES = ("div", "floor_divide", "fmod", "remainder", "__rmod__", "__rdiv__", "true_divide")
 """Operators that end the process, or raise, where a whole number is divided by -1 or 0."""
 
@@ -92,6 +94,8 @@ def list_trials(info: Any, dtype: torch.dtype, most: int) -> Iterator[Trial]:
         if any(not tensor.is_contiguous() for tensor in strided):
             yield Trial(call, strided, "not contiguous")
         for kind, drawn in draw_specials(call.tensors, pointwise, seed, _list_left_out(info)):
+            if _FINITE.search(info.name) and kind not in ("ties and zeros", "zeros below zero"):
+                continue
             kept = _list_kept(info, call)
             values = [call.tensors[place] if place in kept else value for place, value in enumerate(drawn)]
             yield Trial(call, tuple(values), kind)

@@ -161,7 +161,7 @@ def finish_classes(
         parts = logs if weight is None else formula(A * B, logs, weight, like=wide)
         total = reduce(parts, (axis,), "sum", wide)
         terms = formula(A * C + B * D, terms, total, 1 - smoothing, smoothing / logs.shape[axis], like=wide)
-    chosen = rename(formula(Op.WHERE(Op.NE(B, 0), -A, 0.0), terms, flag, like=wide), "loss_of_class")
+    chosen = rename(formula(Op.WHERE(Op.NE(B, 0), A * -1.0, 0.0), terms, flag, like=wide), "loss_of_class")
     if find_reduction(call) != "mean":
         return finish(chosen, call)
     if share is not None:

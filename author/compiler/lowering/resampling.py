@@ -88,7 +88,7 @@ def _interpolate(call: NodeCall) -> Lowered:
     scales = _find_scales(call, len(source.shape) - 2)
     if mode in ("nearest", "nearest-exact"):
         return _pick_nearest(source, call.shape, axes, scales, 0.0 if mode == "nearest" else 0.5)
-    if _SMOOTH.get(str(mode)) != len(source.shape) - 2:
+    if _SMOOTH.get(str(mode)) != len(source.shape) - 2 or source.dtype not in FLOATS:
         raise NotCovered(f"with the mode {mode}")
     aligned = bool(call.option(4, "align_corners", False))
     value = source
