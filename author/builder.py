@@ -8,7 +8,7 @@ import textwrap
 from collections.abc import Iterable, Mapping
 
 from tritonsmith.author.constructor import ANY
-from tritonsmith.author.members import attribute, parent_lines
+from tritonsmith.author.members import Line, attribute, list_parents
 from tritonsmith.evaluator.tasks.declarations import assigned_names
 from tritonsmith.evaluator.texts.source.parse import parse
 
@@ -31,13 +31,13 @@ def write_builder(source: str, overrides: Mapping[str, object], signature: str) 
     return text + textwrap.indent(f"{body}\n{call}", "    ")
 
 
-def table_lines(names: Iterable[str], signature: str) -> list[str]:
+def table_lines(names: Iterable[str], signature: str) -> list[Line]:
     """Lines of the kernel's constructor that keep such tensors as buffers."""
-    lines = [f"built = {BUILD}({_pass_on(signature)})"]
+    lines: list[Line] = [f"built = {BUILD}({_pass_on(signature)})"]
     for name in names:
         holder, _, last = name.rpartition(".")
         value = _reach("built", name)
-        lines += [*parent_lines(name), f'{attribute(holder)}.register_buffer("{last}", {value}.detach().clone(), persistent=False)']
+        lines += [*list_parents(name), f'{attribute(holder)}.register_buffer("{last}", {value}.detach().clone(), persistent=False)']
     return lines
 
 

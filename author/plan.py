@@ -20,16 +20,13 @@ class KernelPlan(Record):
     """Arguments of the constructor that the kernel is made for, as Python writes them; others are refused."""
     members: tuple[str, ...]
     arguments: str
+    libdevice: bool = False
+    """Whether a kernel calls CUDA's device library."""
 
     @property
     def calls(self) -> tuple[str, ...]:
         """What stays a PyTorch call, as people write it."""
         return ()
-
-    @property
-    def uses_libdevice(self) -> bool:
-        """Whether a kernel calls CUDA's device library."""
-        return "libdevice." in repr(self)
 
     def name_local(self, name: str) -> str:
         """A name for a variable of forward that none of its arguments has."""

@@ -6,7 +6,6 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
-from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -131,11 +130,6 @@ class RecipeFamily:
     """Whether kernels of a plan are right for the task at another size too, whose facts these are."""
     predict: Callable[[KernelPlan, Hardware, PrecisionClass], float | None] = lambda plan, hardware, precision: None
     """Seconds of a call by its best recipe, to choose among families that can write a task; None where the first of these shall."""
-
-
-def load_macros(template: str) -> Any:
-    """The macros of a template as functions that return text, by its path below the folder of recipes."""
-    return _environment().get_template(template).module
 
 
 @cache

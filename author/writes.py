@@ -11,8 +11,10 @@ RESHAPED = ("view", "unsqueeze", "squeeze", "unflatten", "view_as", "reshape", "
 """Calls that show a tensor under another shape."""
 TURNED = ("permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "moveaxis")
 """Calls that show its axes in another order."""
-SPLIT = ("chunk", "split", "unbind", "tensor_split")
+SPLIT = ("chunk", "split", "unbind", "tensor_split", "split_with_sizes", "hsplit", "vsplit", "dsplit")
 """Calls that show parts of it."""
+OVERLAID = ("unfold", "as_strided", "adjoint", "broadcast_to", "atleast_1d", "atleast_2d", "atleast_3d")
+"""Calls that show its elements in other ways. What is written to such a view is not known of the tensor."""
 PICKED = ("getitem", "select", "narrow", "expand", "expand_as", "diagonal", "getattr")
 """Calls that show some of its elements."""
 SAME = ("detach", "contiguous", "alias", "to", "type", "type_as", *(TYPES[name].method for name in FLOATS), "requires_grad_", "dropout",
@@ -35,7 +37,7 @@ def shows_other(node: OpNode) -> bool:
 
 def may_show(node: OpNode) -> bool:
     """Whether a node's call gives elements of another node's tensor wherever no copy is needed."""
-    return name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *SAME)
+    return name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *OVERLAID, *SAME)
 
 
 def is_write(node: OpNode) -> bool:

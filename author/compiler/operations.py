@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from tritonsmith.author.compiler.ir.code import Name
+from tritonsmith.author.compiler.ir.code import Expression, Name
 from tritonsmith.author.compiler.ir.operators import (
     A,
     B,
@@ -23,7 +23,6 @@ from tritonsmith.author.compiler.ir.operators import (
     write,
 )
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.evaluator.schema import OpNode
 
 _REQUIRED = object()
@@ -139,10 +138,10 @@ _NUMBERS = ("a", "b", "alpha", "min", "max")
 _RENAMED = {"input": "a", "other": "b", "exponent": "b", "min_val": "min", "max_val": "max", "self": "a"}
 
 
-def expression(node: OpNode, name: str, variables: Mapping[str, str]) -> str:
+def write_operation(node: OpNode, name: str, variables: Mapping[str, str]) -> Expression:
     """The Triton expression of one node; `variables` maps node names to value names. Raises ValueError for what it cannot write."""
     places = {reference: Operand(place) for place, reference in enumerate(variables)}
-    return print_expression(write(read_operation(node, name, places), [Name(text) for text in variables.values()]))
+    return write(read_operation(node, name, places), [Name(text) for text in variables.values()])
 
 
 def read_operation(node: OpNode, name: str, variables: Mapping[str, Tree]) -> Tree:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import replace
 from functools import cached_property
@@ -23,17 +24,19 @@ from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import AnchorResult, MatrixProduct, Reduction
 from tritonsmith.author.compiler.kernels.product_tiles import PLAIN_STAGES
-from tritonsmith.author.compiler.module.batch import FreeAxis, describe_free, find_batch, fix_sizes, list_all, pair_regions, write_free
-from tritonsmith.author.compiler.module.joining import OpenSpan, SizedText, join_texts
+from tritonsmith.author.compiler.module.batch import FreeAxis, find_batch, fix_sizes, list_all, pair_regions, write_free
+from tritonsmith.author.compiler.module.guards import require_types, require_values
+from tritonsmith.author.compiler.module.joining import OpenSpan, SizedModule, join_modules
 from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
 from tritonsmith.author.compiler.module.merging import merge_kernels
-from tritonsmith.author.compiler.module.module import describe_tensor, write_code
+from tritonsmith.author.compiler.module.module import write_code
 from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
 from tritonsmith.author.compiler.reading.widths import widen_alike
 from tritonsmith.author.constructor import made_for
+from tritonsmith.author.members import Line
 from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, name_starred
 from tritonsmith.author.recipe import Settings
 from tritonsmith.author.writes import may_show
@@ -49,10 +52,6 @@ PLAIN: Settings = {
 }  # fmt: skip
 """Settings for any card: blocks of a few kilobytes, rows up to 128 kB on the chip, four programs for each processor on shared rows.
 Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""
-
-
-_SINGLE = ("None", "True", "False")
-"""Values that there is one object of: another one may equal `True`, and a tensor cannot be compared with `None`."""
 
 
 class RegionPlan(KernelPlan):
@@ -73,20 +72,16 @@ class RegionPlan(KernelPlan):
     """The sets of arguments that the module may be made with; `fixed` is the first of them."""
     made: int = 0
     """Which of them it is for."""
-    tables: tuple[str, ...] = ()
+    tables: tuple[Line, ...] = ()
     """Lines that keep tensors which no state holds."""
     renamed: dict[str, str] = Field(default_factory=dict)
     """Names of tensors of numbers, where the module for all sizes has others for them."""
     given: tuple[str, ...] = ()
     """The tensors among forward's arguments."""
-    wrong_shapes: str = ""
-    """Whether forward got other shapes than the task's."""
     wrong_types: str = ""
     """Whether it got other types, or tensors of another device."""
     right: str = ""
     """Whether it got the types, device and values that are right for every size."""
-    made_for: str = ""
-    """What they are made for, in words."""
     wrong_values: str = ""
     """Whether forward got other values that are no tensors than those that its operators were recorded with."""
     values: tuple[str, ...] = ()
@@ -200,39 +195,32 @@ class RegionPlan(KernelPlan):
 
     def write(self, settings: Settings) -> ModuleText:
         """The text of its regions: for every size that the task declares, and for any of the leading axis where no kernel depends on it."""
+        return self.compose(settings).as_text()
+
+    def compose(self, settings: Settings) -> ModuleCode:
+        """The module of which `write` gives the text."""
         if not self.others:
-            module, free = self._write_alone(settings)
-            if free is None:
-                return self._guard(module, self.wrong_shapes, self.made_for)
-            shapes, words = describe_free(self.facts, free)
-            return self._guard(module, shapes, f"{words} on a CUDA device")
+            return self._guard(self.compose_sized(settings).guard())
         names = {name: tuple(plan.sizes.get(name, 0) for plan in self.all_sizes) for name in self.sizes}
-        texts = [plan.write_sized(settings) for plan in self.all_sizes]
+        modules = [plan.compose_sized(settings) for plan in self.all_sizes]
         spans = [OpenSpan(self._name_shapes(one.low), self._name_shapes(one.high), one.within) for one in self.spans]
-        joined = join_texts(texts, names, {*self._taken, *self.passed}, len(self.constructors), spans)
-        return self._guard(ModuleCode.from_text(joined), joined.wrong, f"{joined.made_for} on a CUDA device")
+        return self._guard(join_modules(modules, names, {*self._taken, *self.passed}, len(self.constructors), spans))
 
     def _name_shapes(self, facts: TaskFacts) -> dict[str, Shape]:
         """The shapes of inputs at another size, by the names that they have here."""
         held = zip(self.forward.inputs, facts.inputs, strict=False)
         return {one.source: spec.shape for one, spec in held if spec is not None}
 
-    def write_sized(self, settings: Settings) -> SizedText:
-        """The text for this size alone, with what it is for."""
+    def compose_sized(self, settings: Settings) -> SizedModule:
+        """The module for this size alone, with what it is for."""
         module, free = self._write_alone(settings)
-        text = module.as_text()
         held = {one.source: (one.shape, one.dtype) for one in self.forward.inputs if not one.number}
-        return SizedText(text, held, free.names if free else (), free.longer if free else 0, self.made, self.renamed)
+        return SizedModule(module, held, free.names if free else (), free.longer if free else 0, self.made, self.renamed)
 
     @cached_property
     def _written(self) -> dict[frozenset[tuple[str, object]], tuple[ModuleCode, FreeAxis | None]]:
         """Texts by their settings: a plan is asked for its text by several readers."""
         return {}
-
-    def forget_texts(self) -> None:
-        """Write its texts anew when they are next asked for, because values have changed."""
-        for name in ("_written", "kernel_names", "plain_text", "free"):
-            self.__dict__.pop(name, None)
 
     @property
     def _taken(self) -> set[str]:
@@ -254,11 +242,12 @@ class RegionPlan(KernelPlan):
             fix_sizes(self.regions)
         return write_code(self.regions, self.forward, settings, self._taken), None
 
-    def _guard(self, module: ModuleCode, wrong_shapes: str, words: str) -> ModuleText:
-        """The text with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
-        wrong = " or ".join(part for part in (wrong_shapes, self.wrong_types, self.wrong_values) if part)
+    def _guard(self, module: ModuleCode) -> ModuleCode:
+        """The module with one kernel for all that differ in numbers alone, with loops, and with what forward refuses."""
+        wrong = " or ".join(part for part in (module.frame.wrong, self.wrong_types, self.wrong_values) if part)
+        words = f"{module.frame.made_for} on a CUDA device" if self.given else "a call"
         frame = replace(module.frame, wrong=wrong, made_for=f"{words}{self.made_with_values}")
-        return roll_steps(merge_kernels(replace(module, frame=frame))).as_text()
+        return roll_steps(merge_kernels(replace(module, frame=frame)))
 
 
 def cut_task(
@@ -301,18 +290,18 @@ def _forget_places(forward: Forward) -> None:
             one.kind = one.kind.removeprefix("arg").removeprefix("last")
 
 
-def _guard_values(facts: TaskFacts, forward: Forward) -> tuple[str, dict[str, str]]:
-    """Whether forward got other values than those that its operators were recorded with, and these by name. Raises NoPlan.
+def _list_values(facts: TaskFacts, forward: Forward) -> dict[str, str]:
+    """The values of arguments that are no tensors, as far as operators were recorded with them. Raises NoPlan.
 
     torch.fx follows such an argument like a tensor. A recorded run has its value in it, or has gone by it: a count, a flag.
     """
     if facts.traced_by is not TraceWay.RUN:
-        return "", {}
+        return {}
     numbers = {one.source: literal for one, literal in zip(forward.inputs, facts.values, strict=False) if one.number}
     for one in forward.inputs:
         if one.number and not numbers.get(one.source):
             raise NoPlan((f"the argument {one.source} of forward, which is neither a tensor nor a literal", None))
-    return " or ".join(f"{name} {'is not' if text in _SINGLE else '!='} {text}" for name, text in numbers.items()), numbers
+    return numbers
 
 
 def read_regions(task: Task, facts: TaskFacts, card: CardModel) -> RegionPlan:
@@ -335,7 +324,7 @@ def read_regions(task: Task, facts: TaskFacts, card: CardModel) -> RegionPlan:
     plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several, card))
     if spans:  # for which kernels are alike
         _widen_alike(plans)
-    members = [SizeMembers(one.facts, one.fixed, tuple(one.forward.members), one.constants, one.tables) for one in plans]
+    members = [SizeMembers(one.facts, one.fixed, one.forward.members, one.constants, one.tables) for one in plans]
     constructors = list_constructors(members)
     builders = {one.builder for one in plans if one.builder}
     if len(builders) > 1 or len({(one.arguments, one.wrong_values, one.wrong_types) for one in plans}) > 1:
@@ -357,8 +346,8 @@ def _widen_alike(plans: Sequence[RegionPlan]) -> None:
     """Have the plans of all sizes compute the same whole numbers in 64 bits."""
     free = [plan.batch.forward for plan in plans if plan.batch is not None]
     if widen_alike([forward.widths for forward in (*(plan.forward for plan in plans), *free)]):
-        for plan in plans:
-            plan.forget_texts()
+        for plan, name in itertools.product(plans, ("_written", "kernel_names", "plain_text", "free")):
+            plan.__dict__.pop(name, None)  # texts are written anew when they are next asked for
 
 
 def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> RegionPlan:
@@ -369,26 +358,17 @@ def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> 
     signature, fixed = made_for(task.source, facts.init_inputs)
     tables, builder = _write_tables(task, facts, signature)
     tensors = [one for one in forward.inputs if not one.number]
-    shapes_differ = " or ".join(f"{one.source}.shape != {one.shape}" for one in tensors)
-    tests = [f"{one.source}.dtype is not torch.{one.dtype}" for one in tensors]
-    right = [test.replace("is not", "is") for test in tests]
-    if tensors:
-        cards = " and ".join(f"{one.source}.is_cuda" for one in tensors)
-        tests.append(f"COMPILED and not {f'({cards})' if len(tensors) > 1 else cards}")
-        right.append(f"(not COMPILED or {cards})")
-    shapes = {one.source: spec for one, spec in zip(forward.inputs, facts.inputs, strict=False) if spec is not None}
-    wrong_values, numbers = _guard_values(facts, forward)
-    right += [f"{name} {'is' if text in _SINGLE else '=='} {text}" for name, text in numbers.items()]
+    numbers = _list_values(facts, forward)
+    types, values = require_types({one.source: one.dtype for one in tensors}), require_values(numbers)
     needed = TaskFacts(
         inputs=facts.inputs, parameters=facts.parameters, ops=tuple(strip_node(node) for node in facts.ops), updates=facts.updates,
         traced_by=facts.traced_by, size_lines=facts.size_lines, tables=facts.tables, values=facts.values, init_inputs=facts.init_inputs,
     )  # fmt: skip
     return RegionPlan(
         card=card, signature=signature, fixed=fixed, members=(), arguments=arguments, unpacked=unpacked, facts=needed, training=training,
-        precision=task.precision, several=several, sizes=_name_sizes(task), right=" and ".join(right) or "True", builder=builder,
-        tables=tables, given=tuple(one.source for one in tensors), wrong_shapes=shapes_differ, wrong_types=" or ".join(tests),
-        made_for=", ".join(describe_tensor(name, spec) for name, spec in shapes.items()) + (" on a CUDA device" if tensors else "a call"),
-        wrong_values=wrong_values, values=tuple(numbers),
+        precision=task.precision, several=several, sizes=_name_sizes(task), builder=builder,
+        tables=tables, given=tuple(one.source for one in tensors), right=" and ".join(one.right for one in (*types, *values)) or "True",
+        wrong_types=" or ".join(one.wrong for one in types), wrong_values=" or ".join(one.wrong for one in values), values=tuple(numbers),
         made_with_values=" with " + ", ".join(f"{name} = {literal}" for name, literal in numbers.items()) if numbers else "",
     )  # fmt: skip
 
@@ -399,7 +379,7 @@ def _name_sizes(task: Task) -> dict[str, int]:
     return {name: value for name in names if type(value := find_value(task, name)) is int}
 
 
-def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[str, ...], str]:
+def _write_tables(task: Task, facts: TaskFacts, signature: str) -> tuple[tuple[Line, ...], str]:
     """Lines that keep tensors that no state holds, and the function that makes the reference for them. Raises NoPlan."""
     used = [node for node in facts.ops if node.op == "get_attr" and node.target in facts.tables]
     if not used:

@@ -18,7 +18,7 @@ from tritonsmith.evaluator.cards.device_time import Bound, time_launch
 from tritonsmith.evaluator.cards.estimate import LatencyEstimate, estimate_candidate, estimate_trace, tell_apart
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.records.operator_cost import OperatorCost
-from tritonsmith.evaluator.schema import Hardware, KernelFacts, TaskFacts
+from tritonsmith.evaluator.schema import Hardware, KernelFacts, Task, TaskFacts
 
 _SECONDS = 180.0
 """Longest time of one compilation."""
@@ -93,7 +93,7 @@ def estimate_samples(
         pool = CompilePool(hardware.key, "auto", folder / "mark")
         try:
             described = [descriptions.describe(sample.task) for sample in samples]
-            paths = [_write_request(folder, sample, facts) for sample, (facts, _) in zip(samples, described, strict=True)]
+            paths = [write_request(folder, sample.task, facts) for sample, (facts, _) in zip(samples, described, strict=True)]
             reports = [
                 pool.submit(KernelText.of(sample.text), path, _SECONDS) for sample, path in zip(samples, paths, strict=True)
             ]  # fmt: skip
@@ -134,13 +134,13 @@ def needed_ratio(pairs: Sequence[Pair]) -> float | None:
     return None
 
 
-def _write_request(folder: Path, sample: MeasuredText, facts: TaskFacts) -> Path:
+def write_request(folder: Path, task: Task, facts: TaskFacts) -> Path:
     """What a compiler reads of a task: init arguments, and shapes and types of inputs. No value decides what is compiled."""
-    path = folder / f"{sample.task.sha}.pkl"
+    path = folder / f"{task.sha}.pkl"
     if not path.exists():
         inputs = [(one.shape, one.dtype) for one in facts.inputs if one is not None]
         init = [ast.literal_eval(argument) for argument in facts.init_inputs or () if argument is not None]
-        path.write_bytes(pickle.dumps({"init": init, "inputs": inputs, "overrides": {}, "train": False}))
+        path.write_bytes(pickle.dumps({"init": init, "inputs": inputs, "overrides": {}, "train": task.mode == "train"}))
         path.chmod(0o644)
     return path
 

@@ -248,7 +248,7 @@ class LocalEvaluator(Evaluator):
 
     def _audit(self, task: Task, kernel: KernelText, ended: Callable[[], bool]) -> list[AuditFinding]:
         """What is examined besides the strict profile, for kernels that are about to win; nothing more once it is `ended`."""
-        ask = partial(self._ask_elsewhere, kernel)
+        ask = partial(self._ask, kernel=kernel, profile=CORRECTNESS_ONLY, oracles=self._oracles)
         findings = audit_other_sizes(task, ask, ended)
         if not self.hardware.present and not any(finding.status for finding in findings):
             findings += audit_own_size(task, self._descriptions.describe(task)[0], ask, ended)
@@ -260,10 +260,6 @@ class LocalEvaluator(Evaluator):
             return findings + audit_beside_card(
                 task, lambda small: self._ask(small, kernel, "quick", auditors), lambda: self._sanitize(task, kernel, oracle)
             )
-
-    def _ask_elsewhere(self, kernel: KernelText, task: Task) -> Verdict:
-        """Whether a candidate is right at another size of the task, without a time."""
-        return self._ask(task, kernel, CORRECTNESS_ONLY, self._oracles)
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""

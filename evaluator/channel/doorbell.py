@@ -24,6 +24,8 @@ AUTOTUNED_BASELINES = ("compile_max_autotune", "compile_max_autotune_no_cudagrap
 """Modes of torch.compile that time many kernels before they choose; the first call takes up to minutes."""
 BASELINES = (*QUICK_BASELINES, *AUTOTUNED_BASELINES)
 """All of them; a runner's mode is an index into these and a setting of TF32."""
+COMPILED = "compile"
+"""What names of baselines by torch.compile begin with; its mode follows: `compile_max_autotune`."""
 FORMS = ("as_called", "cuda_graph")
 """How a candidate may be run on a card: launch by launch, or one replay of what was captured. A runner's mode is an index into these."""
 AS_CALLED, CUDA_GRAPH = FORMS
@@ -174,3 +176,14 @@ class LineReader:
 def mode_number(name: str, tf32: bool) -> int:
     """The doorbell argument of a baseline at a TF32 setting."""
     return BASELINES.index(name) * 2 + int(tf32)
+
+
+def find_compile_mode(name: str) -> str:
+    """The mode of torch.compile that a baseline's name says; empty for a baseline without torch.compile.
+
+    Example:
+        >>> find_compile_mode("compile_reduce_overhead"), find_compile_mode("compile"), find_compile_mode("eager")
+        ('reduce-overhead', 'default', '')
+    """
+    first, _, mode = name.partition("_")
+    return (mode.replace("_", "-") or "default") if first == COMPILED else ""

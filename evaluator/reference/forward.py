@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import dataclasses
 import inspect
 import math
@@ -64,12 +65,13 @@ def trace_forward(
         rest = list(inspect.signature(model.forward).parameters.values())[len(inputs) :]
         defaults = {parameter.name: parameter.default for parameter in rest if parameter.default is not inspect.Parameter.empty}
         tracer = _LineTracer(file)
-        graph = tracer.trace(model, concrete_args=defaults or None)
-        _drop_defaults(graph, len(inputs))
-        _restore_results(graph)
-        with record_costs(model, deadline) as recorder:
-            run = _Run(fx.GraphModule(tracer.root, graph), recorder)
-            run.run(*inputs)
+        with _keep_members(model):
+            graph = tracer.trace(model, concrete_args=defaults or None)
+            _drop_defaults(graph, len(inputs))
+            _restore_results(graph)
+            with record_costs(model, deadline) as recorder:
+                run = _Run(fx.GraphModule(tracer.root, graph), recorder)
+                run.run(*inputs)
         if other := _find_difference(recorder.costs, executed.costs):
             return (), f"torch.fx follows another path than the forward itself takes: {other}"
         nodes = tuple(_make_node(model, node, run) for node in graph.nodes if not _list_record_fields(node))
@@ -79,6 +81,22 @@ def trace_forward(
     except Exception as error:  # noqa: BLE001 - tracing runs the task's code on stand-ins; any error is the reason
         text = " ".join(str(error).split())[:_MESSAGE_CHARACTERS]
         return (), f"torch.fx cannot trace forward: {type(error).__name__} ({text})"
+
+
+@contextlib.contextmanager
+def _keep_members(model: nn.Module) -> Iterator[None]:
+    """What forward makes of members while it is traced, as `self.seen += x` does, are stand-ins: the members come back behind it."""
+    held = [named for module in model.modules() for named in (module._parameters, module._buffers, vars(module))]
+    before = [dict(named) for named in held]
+    try:
+        yield
+    finally:
+        for named, old in zip(held, before, strict=True):
+            for name in [name for name, value in named.items() if isinstance(value, fx.Proxy)]:
+                if name in old:
+                    named[name] = old[name]
+                else:
+                    del named[name]
 
 
 def _find_difference(traced: Sequence[OperatorCost], executed: Sequence[OperatorCost]) -> str:

@@ -4,6 +4,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
+from tritonsmith.evaluator.channel.doorbell import find_compile_mode
 from tritonsmith.evaluator.schema import Comparison, Label, Timing, TimingKind, Verdict
 
 _COMPARED = {
@@ -12,12 +13,6 @@ _COMPARED = {
     Comparison.SLOWER: "SLOWER than",
     Comparison.AMBIGUOUS: "AMBIGUOUS against",
 }
-_BASELINES = {
-    "cuda_graph": "eager in a CUDA graph", "compile": "torch.compile", "compile_reduce_overhead": "torch.compile (reduce-overhead)",
-    "compile_max_autotune": "torch.compile (max-autotune)",
-    "compile_max_autotune_no_cudagraphs": "torch.compile (max-autotune-no-cudagraphs)",
-}  # fmt: skip
-"""Baselines in a reader's words, where their names are not."""
 _FACTS = "-facts.json"
 """End of the name of a file with a task's facts, which a worker answers before any verdict."""
 
@@ -43,6 +38,14 @@ def digits(value: float) -> str:
     return f"{value:.3f}" if value < 0.1 else f"{value:.2f}" if value < 100 else f"{value:.0f}"
 
 
+def name_baseline(name: str) -> str:
+    """A baseline in a reader's words: `torch.compile (reduce-overhead)`."""
+    mode = find_compile_mode(name)
+    if mode:
+        return "torch.compile" if mode == "default" else f"torch.compile ({mode})"
+    return "eager in a CUDA graph" if name == "cuda_graph" else name
+
+
 def judge_outcome(timing: Timing, *, confirmed: bool) -> RunOutcome:
     """How a run with this best kernel has ended."""
     if not confirmed:
@@ -60,7 +63,7 @@ def describe_best(timing: Timing, *, confirmed: bool) -> str:
     kind = "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
     found = timing.interval or timing.band
     span = f" ({digits(found[0])} to {digits(found[1])})" if found else ""
-    against = f"{_COMPARED[timing.said]} {_BASELINES.get(timing.baseline, timing.baseline)}"
+    against = f"{_COMPARED[timing.said]} {name_baseline(timing.baseline)}"
     words = f"{against}: {digits(timing.score)}x{span}, {kind}"
     unknown = timing.kind is TimingKind.ESTIMATED and timing.said is not Comparison.FASTER
     if unknown:

@@ -9,6 +9,7 @@ from recipe_cases.regions import RegionCase
 from recipe_cases.unseen import UNSEEN
 from tritonsmith.author.book import match
 from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Label, Status, Task
 
@@ -34,6 +35,16 @@ def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
 @pytest.mark.parametrize("case", [case for case in (*FAMILIES, *UNSEEN) if case.name in QUICK], ids=lambda case: case.name)
 def test_calls_places_and_quotients_are_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
     judge(evaluator, case)
+
+
+@pytest.mark.parametrize(("function", "called"), [("exp", True), ("relu", False)])
+def test_a_chain_imports_the_device_library_where_it_calls_it(function: str, called: bool) -> None:
+    task = Task(name="a_task", path="a_task.py", source=RegionCase("one", f"return torch.{function}(x) * 2", "torch.randn(4, 6)").source())
+    facts, _ = probe(task)
+    found = match(task, facts, CARDS["h200"])
+    assert found is not None and found.recipes[0].name == "pointwise"
+    text = found.recipes[0].render(found.plan, {"block": 64, "tiles": 1, "num_warps": 1, "replayed": False})
+    assert (f"libdevice.{function}(" in text) is called and ("import libdevice" in text) is called
 
 
 @pytest.mark.slow

@@ -3,14 +3,12 @@
 import asyncio
 import json
 import os
-import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from project import ROOT
 from tritonsmith.author.book import BOOK, Match, list_matches, match
 from tritonsmith.author.families.chain.product import ProductPlan
 from tritonsmith.evaluator.caller.local import LocalEvaluator
@@ -158,10 +156,3 @@ def test_the_text_of_a_large_product_fits_an_h200(precision: PrecisionClass) -> 
         assert (kernel.shared_memory or 0) <= H200.shared_per_block and (kernel.spills or 0) <= 32, kernel
 
     asyncio.run(judge())
-
-
-def test_the_kernel_says_what_the_shared_file_promises() -> None:
-    """Every macro that the shared file names exists: other families copy its interface."""
-    text = (ROOT / "author/_products.py.j2").read_text()
-    named = set(re.findall(r"^- `(\w+)\(", text, re.MULTILINE))
-    assert named == set(re.findall(r"{% macro (\w+)\(", text)) and named

@@ -4,8 +4,10 @@ import asyncio
 
 import pytest
 
+from recipe_cases.declared import SizedCase
 from recipe_cases.regions import RegionCase
-from tritonsmith.author.book import explain_refusal, match
+from tritonsmith.author.book import explain_refusal, list_matches, match
+from tritonsmith.author.compiler.plan import RegionPlan
 from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
@@ -25,9 +27,8 @@ STEPS = RegionCase("steps", "return torch.relu(self.g(x)[0]).mean(1)", "torch.ra
 
 
 def task_of(case: RegionCase, shapes: str, sizes: str = "R, N = 4, 20", constructor: str = "") -> Task:
-    source = case.source().replace("def __init__(self)", f"def __init__(self{', ' * bool(constructor)}{constructor})")
-    made_with = f"return [{constructor.upper()}]"
-    return Task(name="a_task", path="a_task.py", source=f"{sizes}\nSHAPES = {shapes}\n{source.replace('return []', made_with)}")
+    sized = SizedCase(**vars(case), shapes=shapes, sizes=sizes, constructor=constructor)
+    return Task(name="a_task", path="a_task.py", source=sized.source())
 
 
 def write(task: Task) -> str:
@@ -89,6 +90,16 @@ def test_a_family_whose_kernels_refuse_a_declared_size_leaves_the_task_to_region
     case = RegionCase("chain", "return torch.tanh(x*self.s)*2", "torch.randn(R, 3, N)", init="self.s=nn.Parameter(torch.ones(3, 1))")
     assert "A chain of elementwise operations" in write(task_of(case, "[{'R': 7}]"))
     assert "sizes of its inputs" in write(task_of(case, "[{'N': 7}]"))
+
+
+def test_a_product_of_few_images_and_one_of_many_may_be_other_kernels() -> None:
+    """In TF32 two images are products of their own, and very many are one with more columns: no kernel is for both."""
+    case = RegionCase("images", "return torch.relu(self.c(x))", "torch.rand(R, 3, N, N)", init="self.c=nn.Conv2d(3, 64, 7, 2, 3)")
+    task = task_of(case, "[{'R': 3}]", "R, N = 2, 40").model_copy(update={"precision": PrecisionClass.TF32})
+    facts = probe(task)[0]
+    (found,) = (one for one in list_matches(task, facts, CARDS["h200"]) if one.recipes[0].name == "regions")
+    assert isinstance(found.plan, RegionPlan) and found.plan.free is None
+    assert [plan.facts.inputs[0].shape[0] for plan in found.plan.all_sizes if plan.facts.inputs[0]] == [2, 3]
 
 
 SAID = {

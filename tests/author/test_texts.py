@@ -12,7 +12,7 @@ import pytest
 if __name__ == "__main__":
     sys.path.insert(0, str(Path(__file__).parents[1] / "helpers"))
 
-from recipe_cases import attention, products, regions, unseen
+from recipe_cases import attention, declared, products, regions, unseen
 from tritonsmith.author.book import explain_refusal, match
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import text_sha
@@ -26,7 +26,7 @@ EVERY = 12
 
 
 def list_cases():
-    lists = [*vars(attention).values(), products.PRODUCTS, regions.MODULES, unseen.UNSEEN]
+    lists = [*vars(attention).values(), products.PRODUCTS, regions.MODULES, unseen.UNSEEN, declared.DECLARED]
     cases = [case for group in lists if isinstance(group, list) for case in group if hasattr(case, "source")]
     return {case.name: case for case in cases}
 

@@ -1,5 +1,6 @@
 """What the author's kernels give at NaN, infinities, zeros, halves and the ends of types is what PyTorch gives (docs/values.md)."""
 
+import importlib.util
 import json
 import math
 import os
@@ -10,7 +11,7 @@ from typing import Any
 import pytest
 import torch
 
-from project import HELPERS
+from project import HELPERS, ROOT
 from recipe_cases.values import GROUPS, find_difference
 
 DRIVER = HELPERS / "recipe_cases" / "values.py"
@@ -38,3 +39,11 @@ def test_values_are_those_of_torch(slow: bool) -> None:
 def test_a_difference_is_told(wanted: list[float], given: list[float]) -> None:
     assert find_difference(torch.tensor(wanted), torch.tensor(given))
     assert not find_difference(torch.tensor(wanted), torch.tensor(wanted))
+
+
+def test_the_page_has_what_the_table_says() -> None:
+    spec = importlib.util.spec_from_file_location("values_page", ROOT / "docs" / "values.py")
+    assert spec is not None and spec.loader is not None
+    page = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(page)
+    assert page.table() in (ROOT / "docs" / "values.md").read_text(), "run: python docs/values.py --write"

@@ -227,6 +227,25 @@ TURNED = write_task(
 )
 
 
+SIZED = (
+    write_task(
+        "rows, width = 64, 4096", "torch.randn(rows, width)", "x * self.scale", "width", "self.scale = nn.Parameter(torch.rand(1) + 0.5)"
+    )
+    + 'SHAPES = [{"rows": 3}, {"rows": 5, "width": 100}]\n'
+)
+
+
+def test_strict_judges_other_sizes_that_the_task_allows(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    path = tmp_path / "sized.py"
+    path.write_text(SIZED)
+    right = copy_reference(SIZED, str(path))
+    verdict = evaluator.evaluate_now(load_task(path), right, "strict")
+    assert verdict.status is Status.OK and verdict.environment["audit"]["other sizes"] == "right at 2 of them", verdict.message
+    wrong = right.replace("x * self.scale", "x * self.scale * (1 if x.shape[0] == 64 else 2)")
+    verdict = evaluator.evaluate_now(load_task(path), wrong, "strict")
+    assert verdict.status is Status.INACCURATE and "at another size that the task allows" in verdict.message, verdict.message
+
+
 def test_an_output_in_a_layout_of_its_own_is_no_cheating(evaluator: LocalEvaluator, tmp_path: Path) -> None:
     """Copying channels-last memory into the reference's order takes longer than the baselines' delivery; it is part of the time."""
     path = tmp_path / "turned.py"

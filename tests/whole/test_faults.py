@@ -57,7 +57,7 @@ def relu_square(x, out, count, BLOCK: tl.constexpr):
     inside = place < count
     value = tl.load(x + place, mask=inside)
     {in_kernel}
-    tl.store(out + place, tl.maximum(value, 0.0) + value * value, mask=inside)
+    tl.store(out + place, tl.maximum(value, 0.0, propagate_nan=tl.PropagateNan.ALL) + value * value, mask=inside)
 
 
 class ModelNew(nn.Module):

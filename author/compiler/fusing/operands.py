@@ -13,7 +13,7 @@ from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, DOWN
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Shape, Variable, ravel
-from tritonsmith.author.compiler.ir.values import Held, MatrixProduct, Tensor, TensorView
+from tritonsmith.author.compiler.ir.values import ZERO_POINT, Held, MatrixProduct, Tensor, TensorView
 from tritonsmith.author.types import IN_PARTS
 
 _ALIGNED = 8
@@ -143,7 +143,7 @@ def _read_operand(
         views.append(value)
         value = value.source
     moved, guards = _follow(tuple(views), at)
-    if value.dtype not in IN_PARTS or any(view.fill != "0.0" for view in views if view.guard) or depth < 2:
+    if value.dtype not in IN_PARTS or any(view.fill != ZERO_POINT for view in views if view.guard) or depth < 2:
         return None
     for axis, index in enumerate(moved):
         if name not in index.names:

@@ -20,6 +20,9 @@ from tritonsmith.author.compiler.ir.indices import Coordinates, count, unravel, 
 from tritonsmith.author.compiler.ir.operators import A, B, C
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
+    LEAST,
+    MOST,
+    ZERO_POINT,
     MatrixProduct,
     Reduction,
     Tensor,
@@ -228,7 +231,7 @@ class _Tiles:
             shape=(*self.product.shape[:2], blocks, BLOCK), dtype=value.dtype, source=value, name=value.name,
             move=lambda at: (at[0], at[1], *order.find(at[0] * order.slots + at[2] * BLOCK + at[3])[1:]),
             guard=lambda at: order.list_guards(at[0] * order.slots + at[2] * BLOCK + at[3]),
-            fill={"max": 'float("-inf")', "min": 'float("inf")'}.get(anchor.kind, "0.0"),
+            fill={"max": LEAST, "min": MOST}.get(anchor.kind, ZERO_POINT),
         )  # fmt: skip
         part = Reduction(
             shape=views.shape, dtype=anchor.dtype, source=views, axes=(3,), kind=anchor.kind, name=anchor.name, product=self.product,

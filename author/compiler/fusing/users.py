@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import fields
 from typing import Any
 
+from tritonsmith.author.compiler.ir.torch_calls import Permute, Reshape
 from tritonsmith.author.compiler.ir.values import (
     Anchor,
     AnchorResult,
@@ -136,9 +137,9 @@ def _exchange(results: Any, old: Tensor, new: Tensor) -> Any:
 
 def has_reshaped(value: Tensor) -> bool:
     """Whether a value shows the elements of another one in the same order under another shape."""
-    return isinstance(value, TensorView) and ".reshape(" in value.python
+    return isinstance(value, TensorView) and isinstance(value.shown, Reshape)
 
 
 def _is_moved(value: Tensor) -> bool:
     """Whether a value shows all elements of another one with axes in another order, or under another shape."""
-    return isinstance(value, TensorView) and any(word in value.python for word in (".reshape(", ".permute(", ".transpose("))
+    return isinstance(value, TensorView) and isinstance(value.shown, Reshape | Permute)

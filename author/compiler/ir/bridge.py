@@ -1,4 +1,4 @@
-"""Records of whole texts, which keep how their lines are laid out. It goes when every writer makes records."""
+"""Records of whole texts, which keep how their lines are laid out. It goes when modules of several sizes are joined as records."""
 
 from __future__ import annotations
 

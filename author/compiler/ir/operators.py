@@ -157,28 +157,28 @@ class Form:
 class Operator(Enum):
     """What a kernel can do to elements. A member makes a tree of its arguments: `Operator.EXP(A - B)`."""
 
-    ADD = Form("{a} + {b}", torch="add")
-    SUB = Form("{a} - {b}", torch="sub")
-    MUL = Form("{a} * {b}", torch="mul")
-    DIV = Form("{a} / {b}", torch="div")
-    NEG = Form("-{a}", torch="neg")
-    QUOTIENT = Form("{a} // {b}")
+    ADD = Form("{a} + {b}", torch="add", corners="whole numbers begin again at the other end")
+    SUB = Form("{a} - {b}", torch="sub", corners="whole numbers begin again at the other end")
+    MUL = Form("{a} * {b}", torch="mul", corners="whole numbers begin again at the other end; 0 times infinity is NaN")
+    DIV = Form("{a} / {b}", torch="div", corners="by zero: infinity with the sign of both, NaN for 0 / 0")
+    NEG = Form("-{a}", torch="neg", corners="of a float 0.0 - a, so of 0.0 it is 0.0; where the sign of a zero counts it is a * -1.0")
+    QUOTIENT = Form("{a} // {b}", corners="whole numbers; by zero and of the least number by -1: undefined, as in C")
     """Rounded towards zero."""
-    REMAINDER = Form("{a} % {b}")
+    REMAINDER = Form("{a} % {b}", corners="whole numbers; the sign of the first")
     """What is left by a quotient that is rounded towards zero."""
     AND = Form("{a} & {b}", torch="bitwise_and")
     OR = Form("{a} | {b}", torch="bitwise_or")
     XOR = Form("{a} ^ {b}", torch="bitwise_xor")
     INVERT = Form("~{a}", torch="bitwise_not")
-    SHIFT_LEFT = Form("{a} << {b}", torch="bitwise_left_shift")
-    SHIFT_RIGHT = Form("{a} >> {b}", torch="bitwise_right_shift")
-    EQ = Form("{a} == {b}", 0.0, torch="eq")
-    NE = Form("{a} != {b}", 0.0, torch="ne")
-    LT = Form("{a} < {b}", 0.0, torch="lt")
-    LE = Form("{a} <= {b}", 0.0, torch="le")
-    GT = Form("{a} > {b}", 0.0, torch="gt")
-    GE = Form("{a} >= {b}", 0.0, torch="ge")
-    WHERE = Form("tl.where({a}, {b}, {c})", torch="where")
+    SHIFT_LEFT = Form("{a} << {b}", torch="bitwise_left_shift", corners="by the width of the type or more: undefined, as in C")
+    SHIFT_RIGHT = Form("{a} >> {b}", torch="bitwise_right_shift", corners="of a negative number its sign moves in")
+    EQ = Form("{a} == {b}", 0.0, torch="eq", corners="NaN equals nothing; -0.0 equals 0.0")
+    NE = Form("{a} != {b}", 0.0, torch="ne", corners="NaN differs from itself")
+    LT = Form("{a} < {b}", 0.0, torch="lt", corners="with NaN false")
+    LE = Form("{a} <= {b}", 0.0, torch="le", corners="with NaN false")
+    GT = Form("{a} > {b}", 0.0, torch="gt", corners="with NaN false")
+    GE = Form("{a} >= {b}", 0.0, torch="ge", corners="with NaN false")
+    WHERE = Form("tl.where({a}, {b}, {c})", torch="where", corners="what is not chosen may be NaN")
     MAXIMUM = Form("tl.maximum({a}, {b}, propagate_nan=tl.PropagateNan.ALL)", rising=True, torch="maximum",
                    corners="NaN if one is NaN; of zeros with two signs, any")
     MINIMUM = Form("tl.minimum({a}, {b}, propagate_nan=tl.PropagateNan.ALL)", rising=True, torch="minimum",
@@ -186,64 +186,76 @@ class Operator(Enum):
     FMAX = Form("tl.maximum({a}, {b})", rising=True, torch="fmax", corners="the other one if one is NaN")
     """For whole numbers, and for numbers of which none is NaN."""
     FMIN = Form("tl.minimum({a}, {b})", rising=True, torch="fmin", corners="the other one if one is NaN")
-    CAST = Form("{a}.to({b})", 0.0)
-    BITS = Form("{a}.to({b}, bitcast=True)", 0.0)
+    CAST = Form(
+        "{a}.to({b})", 0.0,
+        corners="of a float to fewer than 32 bits: by way of 32, so it begins again at the other end; NaN is undefined, as in C",
+    )
+    BITS = Form("{a}.to({b}, bitcast=True)", 0.0, corners="the sign of zeros and of NaN is in the highest bit")
     """The same bits as a value of another type."""
     GROUP = Form("({a})", 0.0)
     """Its argument, in parentheses for those who read it."""
 
-    ABS = Form("tl.abs({a})", torch="abs")
-    EXP = Form("libdevice.exp({a})", torch="exp")
-    FAST_EXP = Form("tl.exp({a})", torch="exp")
+    ABS = Form("tl.abs({a})", torch="abs", corners="the least whole number stays as it is")
+    EXP = Form("libdevice.exp({a})", torch="exp", corners="exp(-inf) is 0")
+    FAST_EXP = Form("tl.exp({a})", torch="exp", corners="exp(-inf) is 0")
     """Loses digits where its argument is large: it multiplies by log2(e) in fp32."""
-    EXP2 = Form("tl.exp2({a})", torch="exp2")
-    LOG = Form("tl.log({a})", torch="log")
-    LOG2 = Form("tl.log2({a})", torch="log2")
-    SQRT = Form("tl.sqrt({a})", torch="sqrt")
-    RSQRT = Form("tl.rsqrt({a})", torch="rsqrt")
-    SIN = Form("tl.sin({a})", torch="sin")
-    COS = Form("tl.cos({a})", torch="cos")
+    EXP2 = Form("tl.exp2({a})", torch="exp2", corners="exp2(-inf) is 0")
+    LOG = Form("tl.log({a})", torch="log", corners="-inf for zeros, NaN below")
+    LOG2 = Form("tl.log2({a})", torch="log2", corners="-inf for zeros, NaN below")
+    SQRT = Form("tl.sqrt({a})", torch="sqrt", corners="-0.0 for -0.0, NaN below")
+    RSQRT = Form("tl.rsqrt({a})", torch="rsqrt", corners="infinity for 0.0")
+    SIN = Form("tl.sin({a})", torch="sin", corners="NaN for infinities")
+    COS = Form("tl.cos({a})", torch="cos", corners="NaN for infinities")
     ERF = Form("tl.erf({a})", torch="erf")
-    FLOOR = Form("tl.floor({a})", rising=True, torch="floor")
-    CEIL = Form("tl.ceil({a})", rising=True, torch="ceil")
+    FLOOR = Form("tl.floor({a})", rising=True, torch="floor", corners="keeps the sign of a zero")
+    CEIL = Form("tl.ceil({a})", rising=True, torch="ceil", corners="keeps the sign of a zero")
 
-    TRUNC = Form("libdevice.trunc({a})", rising=True, torch="trunc")
-    RINT = Form("libdevice.rint({a})", rising=True, torch="round")
-    EXPM1 = Form("libdevice.expm1({a})", torch="expm1")
-    LOG1P = Form("libdevice.log1p({a})", torch="log1p")
-    LOG10 = Form("libdevice.log10({a})", torch="log10")
+    TRUNC = Form("libdevice.trunc({a})", rising=True, torch="trunc", corners="keeps the sign of a zero")
+    RINT = Form("libdevice.rint({a})", rising=True, torch="round", corners="halves go to the even neighbour")
+    EXPM1 = Form("libdevice.expm1({a})", torch="expm1", corners="exact near 0, with the sign of a zero")
+    LOG1P = Form("libdevice.log1p({a})", torch="log1p", corners="exact near 0; -inf for -1, NaN below")
+    LOG10 = Form("libdevice.log10({a})", torch="log10", corners="-inf for zeros, NaN below")
     TAN = Form("libdevice.tan({a})", torch="tan")
     SINH = Form("libdevice.sinh({a})", torch="sinh")
     COSH = Form("libdevice.cosh({a})", torch="cosh")
-    ASIN = Form("libdevice.asin({a})", torch="asin")
-    ACOS = Form("libdevice.acos({a})", torch="acos")
+    ASIN = Form("libdevice.asin({a})", torch="asin", corners="NaN beyond 1")
+    ACOS = Form("libdevice.acos({a})", torch="acos", corners="NaN beyond 1")
     ATAN = Form("libdevice.atan({a})", torch="atan")
     ASINH = Form("libdevice.asinh({a})", torch="asinh")
-    ACOSH = Form("libdevice.acosh({a})", torch="acosh")
-    ATANH = Form("libdevice.atanh({a})", torch="atanh")
-    ERFC = Form("libdevice.erfc({a})", torch="special.erfc")
+    ACOSH = Form("libdevice.acosh({a})", torch="acosh", corners="NaN below 1")
+    ATANH = Form("libdevice.atanh({a})", torch="atanh", corners="infinity at 1, NaN beyond")
+    ERFC = Form("libdevice.erfc({a})", torch="special.erfc", corners="does not cancel for large arguments")
     ERFINV = Form("libdevice.erfinv({a})", torch="special.erfinv")
     ERFCX = Form("libdevice.erfcx({a})", torch="special.erfcx")
-    LGAMMA = Form("libdevice.lgamma({a})", torch="special.gammaln")
+    LGAMMA = Form("libdevice.lgamma({a})", torch="special.gammaln", corners="infinity for 0 and negative whole numbers")
     BESSEL_I0 = Form("libdevice.cyl_bessel_i0({a})", torch="special.i0")
     BESSEL_I1 = Form("libdevice.cyl_bessel_i1({a})", torch="special.i1")
-    ATAN2 = Form("libdevice.atan2({a}, {b})", torch="atan2")
-    HYPOT = Form("libdevice.hypot({a}, {b})", torch="hypot")
-    FMOD = Form("libdevice.fmod({a}, {b})", torch="fmod")
-    POW = Form("libdevice.pow({a}, {b})", torch="pow")
-    COPYSIGN = Form("libdevice.copysign({a}, {b})", torch="copysign")
-    NEXTAFTER = Form("libdevice.nextafter({a}, {b})", torch="nextafter")
+    ATAN2 = Form("libdevice.atan2({a}, {b})", torch="atan2", corners="goes by the signs of zeros")
+    HYPOT = Form("libdevice.hypot({a}, {b})", torch="hypot", corners="infinity where one is, whatever the other")
+    FMOD = Form("libdevice.fmod({a}, {b})", torch="fmod", corners="exact; NaN by zero and of infinity; the sign of the first")
+    POW = Form("libdevice.pow({a}, {b})", torch="pow", corners="1 for an exponent of 0, also of NaN")
+    COPYSIGN = Form("libdevice.copysign({a}, {b})", torch="copysign", corners="takes the sign of zeros too")
+    NEXTAFTER = Form("libdevice.nextafter({a}, {b})", torch="nextafter", corners="fp32 and float64 alone: in 16 bits it stays PyTorch's")
 
-    SIGMOID = Form("sigmoid({a})", 3.0, rising=True, torch="sigmoid")
-    TANH = Form("tanh({a})", 8.0, rising=True, torch="tanh", wide="libdevice.tanh({a})")
-    MISH = Form("mish({a})", 12.0, torch="nn.functional.mish")
-    FLOOR_QUOTIENT = Form("floor_quotient({a}, {b})", torch="floor_divide")
-    FLOOR_REMAINDER = Form("floor_remainder({a}, {b})", torch="remainder")
-    REAL_QUOTIENT = Form("real_quotient({a}, {b})", torch="floor_divide")
-    REAL_REMAINDER = Form("real_remainder({a}, {b})", torch="remainder")
-    TO_KEY = Form("as_key({a})")
+    SIGMOID = Form("sigmoid({a})", 3.0, rising=True, torch="sigmoid", corners="0 for -inf, 1 for inf")
+    TANH = Form("tanh({a})", 8.0, rising=True, torch="tanh", wide="libdevice.tanh({a})", corners="keeps the sign of a zero")
+    MISH = Form("mish({a})", 12.0, torch="nn.functional.mish", corners="NaN for -inf")
+    FLOOR_QUOTIENT = Form("floor_quotient({a}, {b})", torch="floor_divide", corners="whole numbers, no sum leaves the type")
+    FLOOR_REMAINDER = Form(
+        "floor_remainder({a}, {b})", torch="remainder",
+        corners="whole numbers, no sum leaves the type; the sign of the divisor",
+    )
+    REAL_QUOTIENT = Form(
+        "real_quotient({a}, {b})", torch="floor_divide",
+        corners="as PyTorch: from the exact remainder; a / b by zero; -1.0 // inf is -1.0; zeros have the sign of a / b",
+    )
+    REAL_REMAINDER = Form(
+        "real_remainder({a}, {b})", torch="remainder",
+        corners="exact; the sign of the divisor; NaN by zero and of infinity",
+    )
+    TO_KEY = Form("as_key({a})", corners="NaN behind infinity; -0.0 ahead of 0.0")
     """The whole number whose order is that of fp32 values."""
-    FROM_KEY = Form("from_key({a})")
+    FROM_KEY = Form("from_key({a})", corners="the inverse of that")
     """The fp32 value of such a number."""
 
     __hash__ = object.__hash__
@@ -407,7 +419,7 @@ def _write_leaf(tree: Tree, dtype: str) -> Expression:
     if isinstance(tree, Constant):
         return write_number(tree.value, dtype)
     assert isinstance(tree, Type), "other leaves are operands"
-    return code.Attribute(code.Name("tl"), "int1" if tree.dtype == "bool" else tree.dtype)
+    return parse_expression(TYPES[tree.dtype].triton)
 
 
 def _write_typed(value: Number, dtype: str) -> Expression:

@@ -339,13 +339,9 @@ def _unite(ranges: Sequence[Range | None], dtype: str) -> Range:
     return whole or limit(dtype)
 
 
-def read_fill(text: str) -> int | None:
+def read_fill(fill: Constant) -> int | None:
     """The whole number that stands where a view shows nothing; None where it is none."""
-    try:
-        number = float(text.strip("()"))
-    except ValueError:
-        return None
-    return int(number) if math.isfinite(number) else None
+    return int(fill.value) if math.isfinite(fill.value) else None
 
 
 _MOST_FACTORS = 64

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 
@@ -10,6 +11,7 @@ from tritonsmith.author.compiler.ir.columns import ColumnOrder
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape, count, loaded
 from tritonsmith.author.compiler.ir.operators import Applied, Constant, Number, Operand, Operator, Tree, Type, cast_operands, write
 from tritonsmith.author.compiler.ir.template import expression
+from tritonsmith.author.compiler.ir.torch_calls import TorchCall, ViewStep
 from tritonsmith.author.types import BYTES as BYTES
 from tritonsmith.author.types import FLOATS as FLOATS
 from tritonsmith.author.types import TRITON_TYPES as TRITON_TYPES
@@ -17,6 +19,8 @@ from tritonsmith.author.types import widen as widen
 
 TYPE_NAMES: dict[str, Expression] = {dtype: expression(text) for dtype, text in TRITON_TYPES.items()}
 """The records of Triton's types."""
+ZERO_POINT, LEAST, MOST = Constant(0.0), Constant(-math.inf), Constant(math.inf)
+"""What lies beyond the edge of sums, of maxima and of minima."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +105,8 @@ class Held(Tensor):
 class LibraryCall(Tensor):
     """A PyTorch call. Its shape is that of its first result."""
 
-    text: str
-    """The call, with `{0}` for its first operand, and so on."""
+    record: TorchCall
+    """What is called, and with what."""
     inputs: tuple[Tensor, ...] = ()
     says: str = ""
     """What it is, as people write it."""
@@ -119,8 +123,8 @@ class Item(Tensor):
     """One of several results of a PyTorch call."""
 
     call: LibraryCall
-    way: str
-    """The index in Python's words: `[0]`."""
+    places: tuple[int, ...]
+    """Its place, and its place in the tuple that is there, if one is."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -184,9 +188,9 @@ class TensorView(Tensor):
     source: Tensor
     move: Callable[[Coordinates], Coordinates]
     guard: Callable[[Coordinates], tuple[Guard, ...]] | None = None
-    fill: str = "0.0"
-    python: str = ""
-    """The same view as a PyTorch expression of `{0}`; empty where that would copy."""
+    fill: Constant = ZERO_POINT
+    shown: ViewStep | None = None
+    """The same view as PyTorch makes it; None where that would copy."""
     flipped: tuple[int, ...] = ()
     """Axes along which it runs backwards, where that is all that it does."""
     widened: bool = False
@@ -399,7 +403,7 @@ def rename(value: Tensor, name: str) -> Tensor:
 
 def base_of(value: Tensor) -> Tensor:
     """The value of which PyTorch can show this one as a view."""
-    while isinstance(value, TensorView) and value.python:
+    while isinstance(value, TensorView) and value.shown is not None:
         value = value.source
     return value
 

@@ -89,11 +89,6 @@ def _list_targets(target: Expression) -> Iterator[Name]:
             yield from _list_targets(inner)
 
 
-def substitute(node: N, values: Mapping[str, Expression]) -> N:
-    """The record with expressions in the place of variables: `{"n": number(3)}` makes `n + 1` into `3 + 1`."""
-    return replace(node, lambda part: values.get(part.name, part) if isinstance(part, Name) else part)
-
-
 def rename(node: N, names: Mapping[str, str]) -> N:
     """The record with other names for variables and parameters; keywords of calls keep theirs."""
 

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field, replace
 
 from tritonsmith.author.compiler.ir.code import Compare, Expression, For, Keyword, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, join_guards, loaded, ravel, unravel
+from tritonsmith.author.compiler.ir.operators import write
 from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
@@ -25,7 +26,6 @@ from tritonsmith.author.compiler.ir.values import (
     list_parts,
 )
 from tritonsmith.author.compiler.kernels.pieces import assign, choose, is_name, join_tests, load, store
-from tritonsmith.author.compiler.kernels.texts import as_expression, read_lines
 from tritonsmith.author.types import TYPES, widen
 
 _TAKEN = {"tl", "triton", "torch", "nn", "F", "libdevice", "sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller",
@@ -37,8 +37,6 @@ _SMALL = 2**31
 _ZERO, _ZERO_POINT = number(0), number(0.0)
 Found = tuple[Expression, frozenset[str]]
 """An expression, and the variables that it depends on."""
-Bound = Expression | str | None
-"""A condition; text only from writers that still make it."""
 
 
 @dataclass
@@ -106,16 +104,16 @@ class Emitter:
     Args:
         arguments: gets what is read.
         in_memory: whether a value is read from memory.
-        bounds: by variable: the condition under which it is in range; None (or an empty text) where it always is.
+        bounds: by variable: the condition under which it is in range; None where it always is.
         outer: variables of the body.
     """
 
     def __init__(
-        self, arguments: Arguments, in_memory: Callable[[Tensor], bool], bounds: Mapping[str, Bound], outer: frozenset[str],
+        self, arguments: Arguments, in_memory: Callable[[Tensor], bool], bounds: Mapping[str, Expression | None], outer: frozenset[str],
     ) -> None:
         self.arguments = arguments
         self.in_memory = in_memory
-        self.bounds: dict[str, Bound] = dict(bounds)
+        self.bounds: dict[str, Expression | None] = dict(bounds)
         self.scopes = [Scope(outer)]
         self.outcomes: dict[tuple[int, int], str] = {}
         """By anchor and number: the name of a result of a reduction or scan."""
@@ -134,22 +132,17 @@ class Emitter:
         self.rounded: frozenset[int] = frozenset()
         """Values of 16 bits that are rounded ahead of what is made of them, since that is asked for besides."""
 
-    def line(self, *lines: Statement | str) -> None:
+    def line(self, *lines: Statement) -> None:
         """Add statements to the innermost scope."""
-        for node in lines:
-            self.scopes[-1].lines += read_lines(node) if isinstance(node, str) else (node,)
+        self.scopes[-1].lines += lines
 
     def open(self, variables: frozenset[str]) -> None:
         """Begin a loop."""
         self.scopes.append(Scope(variables))
 
-    def close(self, head: For | str) -> None:
+    def close(self, head: For) -> None:
         """End a loop, which `head` is without its body."""
         scope = self.scopes.pop()
-        if isinstance(head, str):
-            (node,) = read_lines(f"{head}\n    pass")
-            assert isinstance(node, For)
-            head = node
         self.scopes[-1].lines.append(replace(head, body=tuple(scope.lines)))
 
     def read(self, value: Tensor, at: Coordinates, guards: tuple[Guard, ...] = ()) -> Expression:
@@ -219,7 +212,7 @@ class Emitter:
 
     def mask(self, names: frozenset[str], guards: tuple[Guard, ...] = ()) -> Expression | None:
         """The condition under which an element that depends on these variables exists; None where it always does."""
-        tests = [as_expression(test) for name, test in self.bounds.items() if test and name in names]
+        tests = [test for name, test in self.bounds.items() if test is not None and name in names]
         for guard in guards:
             self.arguments.reach(guard.reach)
         return join_tests([*tests, *(test for guard in guards if guard.names <= names for test in guard.list_tests())])
@@ -238,7 +231,7 @@ class Emitter:
             node = self.read(value.source, moved, guards)
             return node, self.depends(node)
         names = ravel(moved, value.source.shape).names
-        joined, filler = join_guards(guards, own), expression(value.fill)
+        joined, filler = join_guards(guards, own), write(value.fill, ())
         if joined is None:  # no place asks for it
             return _fill(value.dtype, filler), frozenset()
         if self.in_memory(value.source) and all(guard.names <= names for guard in own):
@@ -272,11 +265,11 @@ class Emitter:
         node = self.read(value.table, value.move(at, places), guards)
         return node, self.depends(node).union(*(index.names for index in places))
 
-    def store(self, value: Tensor, index: Index, element: Expression | str, bounds: frozenset[str]) -> None:
+    def store(self, value: Tensor, index: Index, element: Expression, bounds: frozenset[str]) -> None:
         """Store an element."""
         value, index = locate_store(value, index)
         mask = self.mask(bounds)
-        self.line(store(self.address(value, index, stored=True), as_expression(element), mask, self.store_options))
+        self.line(store(self.address(value, index, stored=True), element, mask, self.store_options))
 
 
 def _fill(dtype: str, value: Expression) -> Expression:

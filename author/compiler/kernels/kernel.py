@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
 
 from tritonsmith.author.compiler.ir.code import (
     Binary,
@@ -22,13 +20,12 @@ from tritonsmith.author.compiler.ir.code import (
     String,
 )  # fmt: skip
 from tritonsmith.author.compiler.ir.template import expression
-from tritonsmith.author.compiler.ir.tokens import split_arguments
 from tritonsmith.author.compiler.ir.values import Held, Tensor
 from tritonsmith.author.compiler.ir.walk import iterate, names_in, replace
 from tritonsmith.author.compiler.kernels.pieces import reads, stores
-from tritonsmith.author.compiler.kernels.texts import as_expression, read_lines
 
-_JIT, _CONSTANT = Decorator(expression("triton.jit")), expression("tl.constexpr")
+_JIT, _CALLED = Decorator(expression("triton.jit")), Decorator(expression("triton.jit(noinline=True)"))
+_CONSTANT = expression("tl.constexpr")
 
 
 @dataclass
@@ -53,23 +50,33 @@ class Kernel:
     """Of a thread, at most; 0 where the compiler decides."""
     cooperative: bool = False
     """Whether all programs must be on the card at once."""
-    ahead: str = ""
-    """The text of a function that it calls."""
+    ahead: Function | None = None
+    """A function that it calls."""
     parts: KeptParts | None = None
     """A parameter that is split ahead of it."""
-
-    @classmethod
-    def from_text(cls, *, lines: Iterable[str], grid: str, sizes: Iterable[tuple[str, str]] = (), **others: Any) -> Kernel:
-        """A kernel whose writer makes text: the border to products and attention, which goes when they make records."""
-        given = [(name, as_expression(size)) for name, size in sizes]
-        return cls(body=read_lines("\n".join(lines)), grid=as_expression(grid), sizes=given, **others)
 
     def function(self, does: str = "") -> Function:
         """The record of its function. `does`: what its docstring says where the kernel has none."""
         names = [*(name for name, _ in self.arguments), *(name for name, _ in self.sizes)]
-        parameters = [*map(Parameter, names), *(Parameter(name, _CONSTANT) for name, _ in self.constants)]
-        docstring = Evaluate(String(f'"""{self.does or does}"""'))
-        return Function((_JIT,), self.name, tuple(parameters), None, (docstring, *self.body))
+        return make_function(self.name, names, [name for name, _ in self.constants], self.does or does, self.body)
+
+
+def make_function(
+    name: str, names: Iterable[str], constants: Iterable[str], does: str, body: Iterable[Statement], inlined: bool = True
+) -> Function:
+    """The record of a function for the device.
+
+    Args:
+        name: of the function.
+        names: of what it takes.
+        constants: what it takes besides, known when it is compiled.
+        does: what its docstring says.
+        body: its statements.
+        inlined: whether it may be put into the kernel that calls it, where its registers count.
+    """
+    parameters = [*map(Parameter, names), *(Parameter(constant, _CONSTANT) for constant in constants)]
+    docstring = Evaluate(String(f'"""{does}"""'))
+    return Function((_JIT if inlined else _CALLED,), name, tuple(parameters), None, (docstring, *body))
 
 
 @dataclass(eq=False, kw_only=True)
@@ -83,52 +90,18 @@ class Buffer(Tensor):
 class KeptParts:
     """Parts of a parameter, and the kernel that makes them."""
 
-    kernel: str
-    """Its name."""
+    function: Function
+    """The kernel."""
     held: Held
     parts: Buffer
     """[high and low, and maybe high times 2^11, batch, lines, places]: taps one behind the other, each with zeros up to whole blocks."""
     exponents: Buffer
     """[batch, lines]: the powers of two."""
-    text: str = ""
-    """Of the kernel."""
 
     @property
     def apart(self) -> int:
         """Elements between the high part of a value and its low part."""
         return self.parts.size // self.parts.shape[0]
-
-
-LINE = 130
-"""Characters of a line of kernel text."""
-
-
-def wrap(head: str, parts: list[str], tail: str, indent: str) -> list[str]:
-    """A call or signature on one line, or on several where it is long."""
-    text = f"{indent}{head}{', '.join(parts)}{tail}"
-    if len(text) <= LINE:
-        return [text]
-    lines, current = [f"{indent}{head}"], f"{indent}    "
-    for part in parts:
-        if current.strip() and len(current) + len(part) + 2 > LINE:
-            lines.append(current.rstrip())
-            current = f"{indent}    "
-        current += f"{part}, "
-    return [*lines, current.rstrip(), f"{indent}{tail}"]
-
-
-_ACCESS = re.compile(r"(\s*)(.*?tl\.(?:load|store)\()(.*?)(\)*)")
-
-
-def fold(line: str) -> list[str]:
-    """A line of a kernel; one that reads or stores and is long stands on several."""
-    found = _ACCESS.fullmatch(line) if len(line) > LINE else None
-    if found is None:
-        return [line]
-    indent, head, inner, tail = found.groups()
-    while inner.count("(") > inner.count(")"):
-        inner, tail = f"{inner})", tail[1:]
-    return wrap(head, split_arguments(inner), tail, indent)
 
 
 def share_quotients(lines: Iterable[Statement], place: str, first: str, block: int) -> list[Statement]:

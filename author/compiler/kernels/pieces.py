@@ -4,7 +4,20 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from tritonsmith.author.compiler.ir.code import Assign, Attribute, Binary, Call, Evaluate, Expression, For, Keyword, Name, Statement, Word
+from tritonsmith.author.compiler.ir.code import (
+    Assign,
+    Attribute,
+    Binary,
+    Call,
+    Evaluate,
+    Expression,
+    For,
+    Keyword,
+    Name,
+    Statement,
+    Word,
+    number,
+)  # fmt: skip
 from tritonsmith.author.compiler.ir.precedence import tidy
 from tritonsmith.author.compiler.ir.template import expression
 
@@ -47,6 +60,32 @@ def loop(name: str, *bounds: int | Expression, body: Iterable[Statement] = (), k
     return For(Name(name), expression(f"{kind}({{*bounds}})", bounds=bounds), tuple(body))
 
 
+def add(*terms: Expression | int | None) -> Expression:
+    """The sum of terms from the left, sums among them flattened; what is None or 0 is left out: `add(Name("p"), 0, i)` is `p + i`."""
+    total: Expression | None = None
+    for term in terms:
+        if term is not None and term != 0:
+            node = number(term) if isinstance(term, int) else term
+            total = node if total is None else _append(total, node)
+    return number(0) if total is None else total
+
+
+def _append(total: Expression, term: Expression) -> Expression:
+    if isinstance(term, Binary) and term.operator in ("+", "-"):
+        return tidy(Binary(_append(total, term.left), term.operator, term.right))
+    return tidy(Binary(total, "+", term))
+
+
+def times(value: Expression, factor: int) -> Expression:
+    """`value * factor`."""
+    return tidy(Binary(value, "*", number(factor)))
+
+
+def divide(value: Expression, by: int) -> Expression:
+    """`value // by`."""
+    return tidy(Binary(value, "//", number(by)))
+
+
 def widen(value: Expression, wide: bool) -> Expression:
     """A place, in 64 bits where it must be."""
     return expression("{value}.to(tl.int64)", value=value) if wide else value
@@ -76,5 +115,3 @@ def options(**values: str | bool) -> tuple[Keyword, ...]:
 
 def _quote(text: str) -> Expression:
     return expression(f'"{text}"')
-
-

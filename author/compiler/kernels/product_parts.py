@@ -6,21 +6,24 @@ they are; the greatest values of their places say whether parts do for a tile.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 
 from tritonsmith.author.compiler.fusing.operands import FreshOperand
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, DOWN, LINE, TAP
+from tritonsmith.author.compiler.ir.code import Expression, Group, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Index, unravel, variable
-from tritonsmith.author.compiler.ir.values import Held, Tensor, TensorView
+from tritonsmith.author.compiler.ir.template import expression, statement, statements
+from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Held, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.emitter import Arguments
-from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, fold
-from tritonsmith.author.compiler.kernels.product_tiles import INNER, OUTER, ProductTile, TileEmitter
-from tritonsmith.author.compiler.kernels.texts import list_texts, show
-from tritonsmith.author.types import PART, TRITON_TYPES
+from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, make_function
+from tritonsmith.author.compiler.kernels.pieces import add, assign, join_tests, loop, store, times, widen
+from tritonsmith.author.compiler.kernels.product_grid import INNER, OUTER, TileEmitter, is_below
+from tritonsmith.author.compiler.kernels.product_tiles import ProductTile
+from tritonsmith.author.types import PART
 
-_TO_PART = f".to({TRITON_TYPES[PART]})"
+_PART = TYPE_NAMES[PART]
 _NAMES = (*OUTER, *INNER, "line", "values", "scaled", "largest", "exponent", "rough", "high", "low", "place", "parts_ptr", "exponents_ptr")
 """Names of the kernel's own."""
 LINES, PLACES = 4, 256
@@ -45,36 +48,75 @@ def write_parts(region: ProductRegion, tile: ProductTile, name: str) -> KeptPart
     both = tile.scheme == "fp16x3"
     count = (3 if tile.at_once else 2) if both else 1
     parts = Buffer(shape=(count, batch, lines, taps * padded), dtype=PART, name=f"{base.name}_parts")
-    kept = KeptParts(f"split_{name}", base, parts, Buffer(shape=(batch, lines), dtype="int32", name=f"{base.name}_exponents"))
+    exponents = Buffer(shape=(batch, lines), dtype="int32", name=f"{base.name}_exponents")
     own, line, tap, across = variable(BATCH, batch), variable(LINE, lines), variable(TAP, taps), variable(ACROSS, depth)
     writer = _LineWriter(value, (own, line, tap, across) if left else (own, tap, across, line), (lines, taps, depth, padded))
     pointer = writer.arguments.take(base)
-    writer.add_loop(["largest = tl.maximum(largest, magnitude(values))"])
-    writer.emitter.line("largest = tl.max(largest, 1)")
-    writer.emitter.line("exponent = line_exponent(largest)")
-    writer.emitter.line("rough = tl.max((largest >= 0x7F800000).to(tl.int32), 0)  # infinity or NaN")
-    place = f"{f'(batch * {lines} + m)' if batch > 1 else 'm'} * {taps * padded} + {f'tap * {padded} + ' if taps > 1 else ''}across"
-    inside = f"(m < {lines}) & (across < {padded})"
-    stores = [f"tl.store(parts_ptr + {place}, {'high' if both else f'scaled{_TO_PART}'}, mask={inside})"]
-    if both:
-        stores = ["high, low = split_value(scaled)", *stores, f"tl.store(parts_ptr + {kept.apart} + {place}, low, mask={inside})"]
-    seen, lower = "scaled", ""
-    if tile.at_once:  # below 2^4, so that the high part times 2^11 is a number of fp16: all three products have the same scale then
-        seen, lower = "scaled * 2.0", " - 11"
-        stores.append(f"tl.store(parts_ptr + {2 * kept.apart} + {place}, (high.to(tl.float32) * 2048.0){_TO_PART}, mask={inside})")
-    test = f"rough = tl.maximum(rough, is_uneven(tl.max(magnitude({seen}), 0)))"
-    writer.add_loop([f"scaled = shift(values, exponent[:, None]{lower})", test, *stores])
-    blocks = -(-lines // LINES)
-    head = [f"batch = tl.program_id(0) // {blocks}"] if batch > 1 else []
-    head += [f"line = tl.program_id(0){f' % {blocks}' if batch > 1 else ''} * LINES + tl.arange(0, LINES)", "m = line[:, None]"]
-    end = f"tl.store(exponents_ptr + {f'batch * {lines} + ' if batch > 1 else ''}line, mark_rough(exponent, rough), mask=line < {lines})"
+    writer.add_loop(statements("largest = tl.maximum(largest, magnitude(values))"))
+    writer.emitter.line(*statements(_FIND_EXPONENT))
+    writer.add_loop(_split_lines(tile, parts, padded if taps > 1 else 0, is_below(ACROSS, padded)))
+    body = [
+        *_find_lines(batch, lines), *statements("largest = tl.zeros((LINES, PLACES), tl.int32)"), *writer.emitter.scopes[0].lines,
+        store(
+            add(Name("exponents_ptr"), expression("batch * {lines}", lines=lines) if batch > 1 else None, Name("line")),
+            expression("mark_rough(exponent, rough)"), expression("line < {lines}", lines=lines),
+        ),
+    ]  # fmt: skip
     ends = ", and the high ones times 2^11" if tile.at_once else f", with zeros up to whole blocks of {tile.depth} places"
-    does = f'"""fp16 parts of {base.name}, each line times a power of two{ends}."""'
-    start = "largest = tl.zeros((LINES, PLACES), tl.int32)"
-    body = [does, *head, start, *list_texts(writer.emitter.scopes[0].lines), end]
-    first = f"def {kept.kernel}({pointer}, parts_ptr, exponents_ptr, LINES: tl.constexpr, PLACES: tl.constexpr):"
-    kept.text = "\n".join(["@triton.jit", first, *(one for line in body for one in fold(f"    {line}"))])
-    return kept
+    does = f"fp16 parts of {base.name}, each line times a power of two{ends}."
+    function = make_function(f"split_{name}", [pointer, "parts_ptr", "exponents_ptr"], ["LINES", "PLACES"], does, body)
+    return KeptParts(function, base, parts, exponents)
+
+
+_FIND_EXPONENT = """
+    largest = tl.max(largest, 1)
+    exponent = line_exponent(largest)
+    rough = tl.max((largest >= 0x7F800000).to(tl.int32), 0)  # infinity or NaN
+"""
+
+
+def _find_lines(batch: int, lines: int) -> tuple[Statement, ...]:
+    """Which lines a program has."""
+    own, blocks = expression("tl.program_id(0)"), -(-lines // LINES)
+    head: tuple[Statement, ...] = ()
+    if batch > 1:
+        head = statements("batch = {own} // {blocks}", own=own, blocks=blocks)
+        own = expression("{own} % {blocks}", own=own, blocks=blocks)
+    return *head, *statements("line = {own} * LINES + tl.arange(0, LINES)\nm = line[:, None]", own=own)
+
+
+def _split_lines(tile: ProductTile, parts: Buffer, padded: int, filled: Expression) -> list[Statement]:
+    """Split the values of some lines, and store their parts.
+
+    Args:
+        tile: of the product.
+        parts: where they are stored.
+        padded: places of a tap; 0 where there is one tap.
+        filled: the condition of a place that is stored.
+    """
+    count, batch, lines, places = parts.shape
+    row = expression("batch * {lines} + m", lines=lines) if batch > 1 else Name(LINE)
+    tap = expression("tap * {padded}", padded=padded) if padded else None
+    inside = join_tests([is_below(LINE, lines), filled])
+
+    def put(which: int, part: Expression) -> Statement:
+        apart = which * (parts.size // count)
+        return store(add(Name("parts_ptr"), apart, times(row, places), tap, Name(ACROSS)), part, inside)
+
+    seen, exponent = expression("scaled"), expression("exponent[:, None]")
+    if tile.at_once:  # below 2^4, so that the high part times 2^11 is a number of fp16: all three products have the same scale then
+        seen, exponent = expression("scaled * 2.0"), expression("exponent[:, None] - 11")
+    body = list(statements(
+        """
+        scaled = shift(values, {exponent})
+        rough = tl.maximum(rough, is_uneven(tl.max(magnitude({seen}), 0)))
+        """,
+        exponent=exponent, seen=seen,
+    ))  # fmt: skip
+    if count == 1:
+        return [*body, put(0, expression("scaled.to({part})", part=_PART))]
+    body += [*statements("high, low = split_value(scaled)"), put(0, Name("high")), put(1, Name("low"))]
+    return [*body, put(2, expression("(high.to(tl.float32) * 2048.0).to({part})", part=_PART))] if tile.at_once else body
 
 
 class _LineWriter:
@@ -92,23 +134,22 @@ class _LineWriter:
         self.chunks = -(-padded // PLACES)
         self.arguments = Arguments()
         self.arguments.used |= set(_NAMES)
-        bounds = {LINE: f"(m < {self.lines})", ACROSS: f"(across < {self.depth})"}
-        self.emitter = TileEmitter(self.arguments, lambda one: isinstance(one, Held), bounds, OUTER)
+        bounds = {LINE: is_below(LINE, self.lines), ACROSS: is_below(ACROSS, self.depth)}
+        self.emitter = TileEmitter(self.arguments, lambda value: isinstance(value, Held), bounds, OUTER)
 
-    def add_loop(self, lines: list[str]) -> None:
+    def add_loop(self, body: Iterable[Statement]) -> None:
         """A loop over taps and depth; `values` are those of the lines, 0 beyond the edge."""
         self.emitter.open(INNER)
-        start, head = "", f"for tap in range({self.taps}):"
+        start, head = None, loop(TAP, self.taps)
         if self.chunks > 1:
             many = self.taps > 1
-            start, head = f"place{f' % {self.chunks}' if many else ''} * PLACES + ", f"for place in range({self.taps * self.chunks}):"
-            self.emitter.line(f"tap = place // {self.chunks}") if many else None
-        places = "tl.arange(0, PLACES)"
-        self.emitter.line(f"across = {f'({start}{places})' if start else places}[None, :]")
-        text = self.emitter.read_tile(self.value, self.at, ("LINES", "PLACES"), (LINE, ACROSS), self.depth, True)
-        self.emitter.line(f"values = {text}")
-        for line in lines:
-            self.emitter.line(line)
+            start, head = expression("place * PLACES"), loop("place", self.taps * self.chunks)
+            if many:
+                start = expression("place % {chunks} * PLACES", chunks=self.chunks)
+                self.emitter.line(*statements("tap = place // {chunks}", chunks=self.chunks))
+        self.emitter.line(*statements("across = {places}[None, :]", places=add(start, expression("tl.arange(0, PLACES)"))))
+        values = self.emitter.read_tile(self.value, self.at, ("LINES", "PLACES"), (LINE, ACROSS), self.depth, True)
+        self.emitter.line(assign("values", values), *body)
         self.emitter.close(head)
 
 
@@ -147,8 +188,7 @@ class FreshParts:
 
 
 def write_fresh(
-    operand: FreshOperand, usual: int, free: bool, scheme: str, name: str, in_memory: Callable[[Tensor], bool],
-    programs: int,
+    operand: FreshOperand, usual: int, free: bool, scheme: str, name: str, in_memory: Callable[[Tensor], bool], programs: int
 ) -> FreshParts:
     """The kernel that splits an operand of every call, its depth last.
 
@@ -170,48 +210,52 @@ def write_fresh(
     arguments = Arguments()
     arguments.used |= set(_FRESH)
     whole = spans * per_span * deep  # the last span of an operand may have less to do
-    inside = f"(n < {'places' if free else places})" if free or places % wide else ""
-    bounds = {COLUMN: inside, DOWN: f"(down < {depth})" if whole > depth else ""}
-    emitter = TileEmitter(arguments, in_memory, bounds, OUTER)
-    emitter.line("largest = tl.zeros((DEPTH, PLACES), tl.int32)")
+    bound = is_below(COLUMN, Name("places") if free else places) if free or places % wide else None
+    ragged = is_below(DOWN, depth) if whole > depth else None
+    emitter = TileEmitter(arguments, in_memory, {COLUMN: bound, DOWN: ragged}, OUTER)
+    emitter.line(*statements("largest = tl.zeros((DEPTH, PLACES), tl.int32)"))
     emitter.open(INNER)
-    start = ["span * SPAN"] if spans > 1 else []
-    start += ["step * DEPTH"] if per_span > 1 else []
-    emitter.line(f"down = ({' + '.join([*start, 'tl.arange(0, DEPTH)'])})[:, None]")
+    starts = expression("span * SPAN") if spans > 1 else None, expression("step * DEPTH") if per_span > 1 else None
+    emitter.line(statement("down = {places}[:, None]", places=Group(add(*starts, expression("tl.arange(0, DEPTH)")))))
     at = list(unravel(variable(COLUMN, places), operand.others))
     at.insert(operand.axis, variable(DOWN, depth))
-    emitter.line(f"values = {emitter.read_tile(base, tuple(at), ('DEPTH', 'PLACES'), (DOWN, COLUMN), depth, bool(bounds[DOWN]))}")
-    emitter.line("largest = tl.maximum(largest, magnitude(values))")
-    emitter.line("high, low = split_value(values)" if both else f"high = values{_TO_PART}")
-    mask = " & ".join(text for text in (bounds[COLUMN], f"(down < {padded})" if whole > padded else "") if text)
+    emitter.line(assign("values", emitter.read_tile(base, tuple(at), ("DEPTH", "PLACES"), (DOWN, COLUMN), depth, ragged is not None)))
+    emitter.line(*statements("largest = tl.maximum(largest, magnitude(values))"))
+    emitter.line(statement("high, low = split_value(values)") if both else statement("high = values.to({part})", part=_PART))
+    mask = join_tests(test for test in (bound, is_below(DOWN, padded) if whole > padded else None) if test)
     _store_parts(emitter, parts, variable(COLUMN, places) * padded + variable(DOWN, depth), mask, both)
     if per_span > 1:
-        emitter.close(f"for step in range({per_span}):")
+        emitter.close(loop("step", per_span))
     else:
         scope = emitter.scopes.pop()
         emitter.scopes[0].lines += scope.lines
     line, span = variable(COLUMN, places), variable("span", spans)
     place = line * spans + span if free else span * places + line
-    where, mask = _spread(show(emitter.address(largest, place, stored=True)), place, "(1, PLACES)"), bounds[COLUMN]
-    emitter.line("largest = tl.max(largest, 0)[None, :]")
-    emitter.line(f"tl.store({where}, largest{f', mask={mask}' if mask else ''})")
-    own = f"tl.program_id(0){f' // {spans}' if spans > 1 else ''}"
-    head = [f"n = ({own} * PLACES + tl.arange(0, PLACES))[None, :]{'.to(tl.int64)' if arguments.largest >= 2**31 else ''}"]
-    head += [f"span = tl.program_id(0) % {spans}"] if spans > 1 else []
+    where = _spread(emitter.address(largest, place, stored=True), place, 1)
+    emitter.line(*statements("largest = tl.max(largest, 0)[None, :]"), store(where, Name("largest"), bound))
     constants = [("DEPTH", deep), ("PLACES", wide), *([("SPAN", per_span * deep)] if spans > 1 else [])]
-    where = "of each line" if free else f"in each of {places} lines"
-    count = f"triton.cdiv({places}, {wide})" if free else str(-(-places // wide) * spans)
-    kernel = Kernel.from_text(
-        name=name, does=f"fp16 parts of {title}, {depth} values side by side, and the largest of these {where}.",
-        arguments=[(arguments.names[id(one)], one) for one in arguments.values], sizes=[("places", str(places))] if free else [],
-        constants=constants, lines=[*head, *list_texts(emitter.scopes[0].lines)],
-        grid=f"({count}{f' * {spans}' if free and spans > 1 else ''},)", stores=[*parts, largest],
+    lines = "of each line" if free else f"in each of {places} lines"
+    grid = expression("triton.cdiv({places}, {wide})", places=places, wide=wide) if free else number(-(-places // wide) * spans)
+    kernel = Kernel(
+        name=name, does=f"fp16 parts of {title}, {depth} values side by side, and the largest of these {lines}.",
+        arguments=arguments.list(), sizes=[("places", number(places))] if free else [], constants=constants,
+        body=[*_find_places(spans, arguments.largest >= 2**31), *emitter.scopes[0].lines],
+        grid=expression("({programs},)", programs=times(grid, spans) if free and spans > 1 else grid), stores=[*parts, largest],
     )  # fmt: skip
     return FreshParts(operand, kernel, parts, largest, free)
 
 
+def _find_places(spans: int, big: bool) -> list[Statement]:
+    """Which places a program has, and which span of the depth."""
+    own = expression("tl.program_id(0)")
+    own = expression("{own} // {spans}", own=own, spans=spans) if spans > 1 else own
+    places = expression("({own} * PLACES + tl.arange(0, PLACES))[None, :]", own=own)
+    span = statements("span = tl.program_id(0) % {spans}", spans=spans) if spans > 1 else ()
+    return [assign(COLUMN, widen(places, big)), *span]
+
+
 def _share_out(operand: FreshOperand, usual: int, programs: int) -> tuple[int, int, int, int]:
-    """Depth and places of a program at once, its steps along the depth, and how many count share a depth."""
+    """Depth and places of a program at once, its steps along the depth, and how many programs share a depth."""
     deep, wide = _SIDE_BY_SIDE if operand.axis == len(operand.base.shape) - 1 else _APART
     fitting = min(deep, 1 << (operand.padded - 1).bit_length())
     deep, wide = fitting, wide * min(4, deep // fitting)
@@ -231,18 +275,17 @@ def _make_buffers(operand: FreshOperand, spans: int, both: bool, free: bool) -> 
     return parts, largest
 
 
-def _store_parts(emitter: TileEmitter, parts: tuple[Buffer, ...], place: Index, mask: str, both: bool) -> None:
+def _store_parts(emitter: TileEmitter, parts: tuple[Buffer, ...], place: Index, mask: Expression | None, both: bool) -> None:
     """Store the parts of a tile: in a buffer each, or behind each other in one."""
-    for number, name in enumerate(("high", "low") if both else ("high",)):
-        part = parts[number % len(parts)]
-        offset = number * (part.size // 2) if len(parts) == 1 else 0
-        where = _spread(show(emitter.address(part, place + offset, stored=True)), place, "(DEPTH, PLACES)")
-        emitter.line(f"tl.store({where}, {name}{f', mask={mask}' if mask else ''})")
+    for which, name in enumerate(("high", "low") if both else ("high",)):
+        part = parts[which % len(parts)]
+        offset = which * (part.size // 2) if len(parts) == 1 else 0
+        emitter.line(store(_spread(emitter.address(part, place + offset, stored=True), place, "DEPTH"), Name(name), mask))
 
 
-def _spread(address: str, place: Index, shape: str) -> str:
+def _spread(address: Expression, place: Index, rows: str | int) -> Expression:
     """The addresses of a tile, all of which are the same along its columns where there is one place alone."""
-    return address if COLUMN in place.names else f"tl.broadcast_to({address}, {shape})"
+    return address if COLUMN in place.names else expression("tl.broadcast_to({address}, ({rows}, PLACES))", address=address, rows=rows)
 
 
 def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int, int, int, int], by_column: bool = False) -> None:
@@ -261,13 +304,17 @@ def watch_places(emitter: TileEmitter, fresh: FreshParts, sizes: tuple[int, int,
     moved, guards = operand.follow(at)
     if own * spans > 1:
         size = 1 << (own * spans - 1).bit_length()
-        emitter.line(f"every = tl.arange(0, {size}){'[None, :]' if left else '[:, None]'}")
-        emitter.bounds["every"] = f"(every < {own * spans})" if size != own * spans else ""
-    text = show(emitter.load_at(fresh.largest, fresh.place_largest(every // own, operand.place_last(moved)[:-1]), guards, "0"))
+        axis = "every = tl.arange(0, {size})[None, :]" if left else "every = tl.arange(0, {size})[:, None]"
+        emitter.line(*statements(axis, size=size))
+        emitter.bounds["every"] = is_below("every", own * spans) if size != own * spans else None
+    place = fresh.place_largest(every // own, operand.place_last(moved)[:-1])
+    largest = emitter.load_at(fresh.largest, place, guards, number(0))
     if own * spans == (rows if left else columns) == 1:
-        text = f"tl.full((1, 1), {text}, tl.int32)"
+        largest = expression("tl.full((1, 1), {largest}, tl.int32)", largest=largest)
+    wide = f"{operand.side}_wide"
     if by_column:
-        emitter.line(f"{operand.side}_largest = {text}")
-        emitter.line(f"{operand.side}_wide |= leaves_range({operand.side}_largest[:, None, :], 0)  # of each column")
+        name = f"{operand.side}_largest"
+        watched = "{wide} |= leaves_range({largest}[:, None, :], 0)  # of each column"
+        emitter.line(assign(name, largest), *statements(watched, wide=wide, largest=name))
         return
-    emitter.line(f"{operand.side}_wide = leaves_range({text}, {1 if left else 0})")
+    emitter.line(*statements("{wide} = leaves_range({largest}, {axis})", wide=wide, largest=largest, axis=1 if left else 0))

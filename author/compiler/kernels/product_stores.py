@@ -16,15 +16,15 @@ from tritonsmith.author.compiler.fusing.space import (
     TileSpace,
     Walk,
 )
-from tritonsmith.author.compiler.ir.code import Assign, Name, Statement, number
+from tritonsmith.author.compiler.ir.code import Assign, Expression, Name, Statement, Tuple, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel
+from tritonsmith.author.compiler.ir.template import expression, statement
 from tritonsmith.author.compiler.ir.values import Reduction, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.anchors import EXTREMES, HELPER, Terms, fill_line, find_kind, find_neutral
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope, locate_store
 from tritonsmith.author.compiler.kernels.kernel import Buffer
-from tritonsmith.author.compiler.kernels.pieces import join_tests
-from tritonsmith.author.compiler.kernels.product_tiles import OUTER, TileEmitter, TileGrid, unfold_sums, write_places
-from tritonsmith.author.compiler.kernels.texts import as_expression, list_texts, show
+from tritonsmith.author.compiler.kernels.pieces import assign, choose, divide, join_tests, store, times
+from tritonsmith.author.compiler.kernels.product_grid import BLOCK_M, BLOCK_N, OUTER, TileEmitter, TileGrid, unfold_sums, write_places
 
 _NAMES = {"max": "most", "min": "least", "sum": "part"}
 
@@ -60,11 +60,10 @@ class StoreWriter:
             emitter.scopes = [Scope(frozenset((LINE,)), self.ahead), Scope(frozenset((COLUMN,)))]
         return emitter
 
-    def write(self) -> list[str]:
-        """The lines."""
+    def write(self) -> list[Statement]:
+        """The statements."""
         folded = self.region.product.folded
-        for line in unfold_sums(self.grid, self.big):
-            self.emitter.line(line)
+        self.emitter.line(*unfold_sums(self.grid, self.big))
         for anchor in self.region.tiled:
             if not anchor.tile:
                 self._reduce_group(anchor) if anchor.group else self._reduce_rows(anchor)
@@ -72,7 +71,7 @@ class StoreWriter:
         for value in self.region.stores:
             space, at = self._locate(value)
             by_size.setdefault(space.anchor.tile if isinstance(space, TileSpace) else 0, []).append((value, space, at))
-        shape = f"(BLOCK_M // {folded}, BLOCK_N * {folded})" if folded > 1 else "(BLOCK_M, BLOCK_N)"
+        shape = Tuple((divide(BLOCK_M, folded), times(BLOCK_N, folded))) if folded > 1 else _TILE
         for value, space, at in by_size.pop(0, []):
             self._store(self.emitter, value, space, at, shape)
         for anchor in sorted(self.region.tiled, key=lambda one: one.tile):
@@ -83,11 +82,11 @@ class StoreWriter:
             emitter = self._open(size=size)
             emitter.outcomes |= self.found
             emitter.names |= dict.fromkeys(self.found.values(), frozenset((LINE, COLUMN)))
-            emitter.line(write_places(self.grid, self.big, "BLOCK_M", f"BLOCK_N // {size}")[1])
+            emitter.line(write_places(self.grid, self.big, BLOCK_M, divide(BLOCK_N, size))[1])
             for value, space, at in stores:
-                self._store(emitter, value, space, at, f"(BLOCK_M, BLOCK_N // {size})")
+                self._store(emitter, value, space, at, Tuple((BLOCK_M, divide(BLOCK_N, size))))
             lines += emitter.scopes[-1].lines
-        return list_texts(lines)
+        return lines
 
     def _locate(self, value: Tensor) -> tuple[AnySpace, Coordinates]:
         """Where a value's elements are known: with the sums, or with what a reduction finds."""
@@ -102,14 +101,14 @@ class StoreWriter:
             return space, found[0]
         raise AssertionError("the cut lets no other value in")
 
-    def _store(self, emitter: TileEmitter, value: Tensor, space: AnySpace, at: Coordinates, shape: str) -> None:
-        text = show(emitter.read(value, at, space.guards))
+    def _store(self, emitter: TileEmitter, value: Tensor, space: AnySpace, at: Coordinates, shape: Expression) -> None:
+        element = emitter.read(value, at, space.guards)
         target, index = locate_store(value, ravel(at, value.shape))
         own = OUTER - {LINE} if isinstance(space, ColumnSpace) else OUTER
-        mask, pointer = show(emitter.mask(own, space.guards)), show(emitter.address(target, index, stored=True))
+        mask, address = emitter.mask(own, space.guards), emitter.address(target, index, stored=True)
         if own is OUTER and not {LINE, COLUMN} <= index.names:
-            pointer = f"tl.broadcast_to({pointer}, {shape})"
-        emitter.line(f"tl.store({pointer}, {text}{f', mask={mask}' if mask else ''})")
+            address = expression("tl.broadcast_to({address}, {shape})", address=address, shape=shape)
+        emitter.line(store(address, element, mask))
 
     def _choose_title(self, anchor: Reduction) -> str:
         """The name of a reduction's first result."""
@@ -126,8 +125,8 @@ class StoreWriter:
         space, place = self._locate(anchor.source)
         guards = space.guards
         channels, kind = self.region.product.shape[1], find_kind(anchor.kind, anchor.source.dtype)
-        title, bound = self._choose_title(anchor), self.emitter.bounds[LINE]
-        value, valid = self.emitter.read(anchor.source, place, guards), as_expression(bound) if bound else None
+        title, valid = self._choose_title(anchor), self.emitter.bounds[LINE]
+        value = self.emitter.read(anchor.source, place, guards)
         terms = Terms(title, number(channels), value, Name(LINE), keep=True, valid=valid)
         for line in kind.whole:
             if line is HELPER:
@@ -142,83 +141,90 @@ class StoreWriter:
         space, place = self._locate(anchor.source)
         kind, size = find_kind(anchor.kind, anchor.source.dtype), anchor.group
         title = self._choose_title(anchor)
-        shape = f"(BLOCK_M, BLOCK_N // {size}, {size})"
-        text = f"tl.reshape({show(self.emitter.read(anchor.source, place, space.guards))}, {shape})"
-        terms = Terms(title, number(size), as_expression(text), axis=2, keep=True)
+        shape = Tuple((BLOCK_M, divide(BLOCK_N, size), number(size)))
+        terms = Terms(title, number(size), _reshape(self.emitter.read(anchor.source, place, space.guards), shape), axis=2, keep=True)
         for line in kind.whole:
             if line is HELPER:
                 assert anchor.helper is not None
                 helper = self.arguments.name("apart")
-                self.emitter.line(f"{helper} = tl.reshape({show(self.emitter.read(anchor.helper, place, space.guards))}, {shape})")
+                self.emitter.line(assign(helper, _reshape(self.emitter.read(anchor.helper, place, space.guards), shape)))
                 terms = replace(terms, helper=Name(helper))
                 continue
-            found = fill_line(line, terms)
-            assert isinstance(found, Assign), "such lines are assignments"
-            name = show(found.targets[0])
-            self.emitter.line(replace(found, comment=f"# of each {size} columns"))
-            self.emitter.line(f"{name} = tl.reshape(tl.broadcast_to({name}, {shape}), (BLOCK_M, BLOCK_N))")
+            taken = fill_line(line, terms)
+            assert isinstance(taken, Assign), "such lines are assignments"
+            name = taken.targets[0]
+            spread = statement("{n} = tl.reshape(tl.broadcast_to({n}, {shape}), {tile})", n=name, shape=shape, tile=_TILE)
+            self.emitter.line(replace(taken, comment=f"# of each {size} columns"), spread)
             self._note_results(anchor, title, LINE, COLUMN)
 
     def _reduce(self, anchor: Reduction) -> None:
         """One number for each window or block of a tile's rows."""
         assert isinstance(anchor.source, TensorView)
-        space, size = self.region.space, anchor.tile
-        text = show(self.emitter.read(anchor.reduced, space.place, space.guards))
-        tests = () if anchor.source.windows else [test for guard in space.guards for test in guard.list_tests()]
-        inside = show(join_tests(tests))
+        space, order = self.region.space, self.region.product.order
+        value = self.emitter.read(anchor.reduced, space.place, space.guards)
+        inside = join_tests(() if anchor.source.windows else [test for guard in space.guards for test in guard.list_tests()])
         if anchor.kind == "moments":
-            self._find_moments(anchor, text, inside)
+            self._find_moments(anchor, value, inside)
             return
-        counted = f"tl.where({inside}, {text}, {show(find_neutral(anchor))})" if inside else text
+        counted = choose(inside, value, find_neutral(anchor))
         name = self.found[id(anchor), 0] = self.arguments.name(_NAMES[anchor.kind])
-        what = "window" if anchor.source.windows else "block of columns"
-        order = self.region.product.order
         in_strips = anchor.source.windows and order is not None and order.strip > 1
-        found = self._take_in_strips(anchor.kind, counted) if in_strips else self._take(anchor.kind, counted, size)
-        self.emitter.line(f"{name} = {found}  # of each {what}")
+        taken = self._take_in_strips(anchor.kind, counted) if in_strips else self._take(anchor.kind, counted, anchor.tile)
+        what = "window" if anchor.source.windows else "block of columns"
+        self.emitter.line(replace(assign(name, taken), comment=f"# of each {what}"))
 
-    def _take(self, kind: str, text: str, size: int, rows: str = "BLOCK_M") -> str:
+    def _take(self, kind: str, value: Expression, size: int, rows: Expression = BLOCK_M) -> Expression:
         """A number for each few neighbours of a row; all of a tile need no other shape, which would move them between threads."""
         if size == self.grid.tile.columns:
-            return _write_reduction(kind, text, 1, keep=True)
-        return _write_reduction(kind, f"tl.reshape({text}, ({rows}, BLOCK_N // {size}, {size}))", 2)
+            return _write_reduction(kind, value, 1, keep=True)
+        shape = Tuple((rows, divide(BLOCK_N, size), number(size)))
+        return _write_reduction(kind, _reshape(value, shape), 2)
 
-    def _take_in_strips(self, kind: str, text: str) -> str:
+    def _take_in_strips(self, kind: str, value: Expression) -> Expression:
         """A number for each window of strips: first of what lies above each other, which a thread has, then of neighbours."""
         order = self.region.product.order
         assert order is not None
         whole, high = order.area * order.strip == self.grid.tile.columns, order.window[:-1]
-        blocks = [] if whole else [f"BLOCK_N // {order.area * order.strip}"]
-        shape = ", ".join(["BLOCK_M", *blocks, *map(str, high), str(order.strip), str(order.window[-1])])
+        blocks = [] if whole else [divide(BLOCK_N, order.area * order.strip)]
         axis = 1 + len(blocks)
-        found = f"tl.reshape({text}, ({shape}))"
-        for _ in high:
-            found = _write_reduction(kind, found, axis)
-        found = _write_reduction(kind, found, axis + 1)
-        return found if whole else f"tl.reshape({found}, (BLOCK_M, BLOCK_N // {order.area}))"
+        taken = _reshape(value, Tuple((BLOCK_M, *blocks, *map(number, (*high, order.strip, order.window[-1])))))
+        for along in (*(axis for _ in high), axis + 1):
+            taken = _write_reduction(kind, taken, along)
+        return taken if whole else _reshape(taken, Tuple((BLOCK_M, divide(BLOCK_N, order.area))))
 
-    def _find_moments(self, anchor: Reduction, text: str, inside: str) -> None:
+    def _find_moments(self, anchor: Reduction, value: Expression, inside: Expression | None) -> None:
         """Sum, squares about the mean, and the number of values of each block."""
-        total, squares, number = (self.arguments.name(hint) for hint in ("part", "squares", "counted"))
-        self.found |= {(id(anchor), 0): total, (id(anchor), 1): squares, (id(anchor), 2): number}
-        line, size = self.emitter.line, anchor.tile
-        mean = f"{total} / {size}.0"
-        if inside:
-            line(f"inside = {inside}")
-            line(f"{number} = {self._take('sum', 'inside.to(tl.float32)', size, '1')}")
-            mean = f"{total} / tl.maximum({number}, 1.0)"
-        line(f"{total} = {self._take('sum', f'tl.where(inside, {text}, 0.0)' if inside else text, size)}  # of each block of columns")
-        if size == self.grid.tile.columns:
-            line(f"apart = {text} - {mean}")
-        else:
-            line(f"apart = tl.broadcast_to(({mean})[:, :, None], (BLOCK_M, BLOCK_N // {size}, {size}))")
-            line(f"apart = {text} - tl.reshape(apart, (BLOCK_M, BLOCK_N))")
-        line(f"{squares} = {self._take('sum', 'tl.where(inside, apart * apart, 0.0)' if inside else 'apart * apart', size)}")
+        total, squares, count = (self.arguments.name(hint) for hint in ("part", "squares", "counted"))
+        self.found |= {(id(anchor), 0): total, (id(anchor), 1): squares, (id(anchor), 2): count}
+        emitter, size = self.emitter, anchor.tile
+        terms: Expression = number(float(size))
+        valid = None
+        if inside is not None:
+            valid = Name("inside")
+            counted = self._take("sum", expression("inside.to(tl.float32)"), size, number(1))
+            emitter.line(assign("inside", inside), assign(count, counted))
+            terms = expression("tl.maximum({count}, 1.0)", count=count)
+        taken = self._take("sum", choose(valid, value, number(0.0)), size)
+        emitter.line(replace(assign(total, taken), comment="# of each block of columns"))
+        mean = expression("{total} / {terms}", total=total, terms=terms)
+        if size != self.grid.tile.columns:
+            shape = Tuple((BLOCK_M, divide(BLOCK_N, size), number(size)))
+            emitter.line(statement("apart = tl.broadcast_to({mean}[:, :, None], {shape})", mean=mean, shape=shape))
+            mean = _reshape(Name("apart"), _TILE)
+        emitter.line(statement("apart = {x} - {mean}", x=value, mean=mean))
+        emitter.line(assign(squares, self._take("sum", choose(valid, expression("apart * apart"), number(0.0)), size)))
 
 
-def _write_reduction(kind: str, text: str, axis: int, keep: bool = False) -> str:
+_TILE = Tuple((BLOCK_M, BLOCK_N))
+
+
+def _reshape(value: Expression, shape: Expression) -> Expression:
+    return expression("tl.reshape({x}, {shape})", x=value, shape=shape)
+
+
+def _write_reduction(kind: str, value: Expression, axis: int, *, keep: bool = False) -> Expression:
     """A sum or an extreme along an axis; an extreme is NaN if one value is."""
     options = ", keep_dims=True" if keep else ""
     if kind in EXTREMES:
-        return f"tl.reduce({text}, {axis}, combine_fn={EXTREMES[kind]}{options})"
-    return f"tl.{kind}({text}, {axis}{options})"
+        return expression(f"tl.reduce({{x}}, {axis}, combine_fn={EXTREMES[kind]}{options})", x=value)
+    return expression(f"tl.{kind}({{x}}, {axis}{options})", x=value)

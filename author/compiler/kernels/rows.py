@@ -176,8 +176,7 @@ class RowWriter:
 
     def head(self) -> list[Statement]:
         """The lines that say which rows and places a program has."""
-        self.arguments.reach(max(self.space.length, self.space.rows))
-        big = self.arguments.largest >= _BIG
+        big = max(self.arguments.largest, self.space.length, self.space.rows) >= _BIG
         lines = self._find_rows(big) if self.space.rows > 1 else []
         if self.chunk:
             part = widen(expression("(tl.program_id(0) % PARTS)"), big)

@@ -13,7 +13,6 @@ from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
 from tritonsmith.author.compiler.kernels.pieces import assign, load, store
 from tritonsmith.author.compiler.kernels.rows import RowWriter, list_row_stores, order_passes
-from tritonsmith.author.compiler.kernels.texts import as_expression
 from tritonsmith.author.compiler.kernels.tiling import choose_tiling, round_up
 from tritonsmith.author.recipe import Settings
 
@@ -44,12 +43,11 @@ def _store_part(writer: RowWriter, anchor: Anchor, suffix: str, parts: int) -> B
     """Store what a program found of its part of a row."""
     title = f"{writer.titles[id(anchor)]}{suffix}"
     buffer = Buffer(shape=(writer.space.rows, parts), dtype=find_part_type(anchor, suffix), name=f"{title}_parts")
-    inside = writer.emitter.bounds[ROW]
     address: Expression = Name(writer.arguments.take(buffer))
     if writer.space.rows > 1:
         address = expression("{p} + row * PARTS", p=address)
     address = expression("{p} + tl.program_id(0) % PARTS", p=address)
-    writer.emitter.line(store(address, Name(title), as_expression(inside) if inside else None))
+    writer.emitter.line(store(address, Name(title), writer.emitter.bounds[ROW]))
     return buffer
 
 

@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import re
 from typing import Any
 
 from tritonsmith.author.compiler.ir.attention import KEY, LEAD, QUERY, Attention, ScoreTile
 from tritonsmith.author.compiler.ir.indices import Guard, Shape, count, ravel, unravel, variable
-from tritonsmith.author.compiler.ir.operators import A, Applied, B, Constant, Operand, is_cast
+from tritonsmith.author.compiler.ir.operators import A, Applied, B, Operand, is_cast
 from tritonsmith.author.compiler.ir.operators import Operator as Op
+from tritonsmith.author.compiler.ir.torch_calls import Reshape
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
+    LEAST,
     AnchorResult,
     Formula,
     LibraryCall,
@@ -42,9 +43,6 @@ _NARROW = 256
 """The same where no softmax stands between the products: then they may as well be two layers of a network."""
 _MOST_FORMULAS = 16
 """Elementwise values between the products that are made of the first one. Long calculations of a bias or a mask are stored ahead."""
-_PRODUCT = re.compile(r"\(?(?:\{0\} @ \{1\}|torch\.(?:matmul|bmm)\(\{0\}, \{1\}|\{0\}\.(?:matmul|bmm)\(\{1\})\)")
-_HIDDEN = Constant(-math.inf)
-"""The score of what has no weight."""
 _RELU = Op.MAXIMUM(A, 0.0)
 
 
@@ -53,10 +51,10 @@ def split_product(value: LibraryCall) -> tuple[Tensor, Tensor] | None:
     if len(value.inputs) != 2 or any(one.dtype not in MATRICES for one in value.inputs):
         return None
     left, right = value.inputs
-    if value.text.startswith("torch.einsum("):
-        sides = read_equation(value.text.split("'")[1], left, right)
+    if (equation := value.record.equation) is not None:
+        sides = read_equation(equation, left, right)
         return sides[:2] if sides and sides[2] == tuple(range(len(value.shape))) else None
-    if not _PRODUCT.fullmatch(value.text) or len(left.shape) < 2 or len(right.shape) < 2:
+    if not value.record.is_product or len(left.shape) < 2 or len(right.shape) < 2:
         return None
     return align_leads(left, right)
 
@@ -162,7 +160,7 @@ def _strip(value: Tensor) -> Tensor:
 
 def _find_softmax(value: Tensor) -> Tensor | None:
     """What a softmax along the last axis is taken of; None for any other value."""
-    while isinstance(value, TensorView) and ".reshape(" in value.python and value.shape[-1] == value.source.shape[-1]:
+    while isinstance(value, TensorView) and isinstance(value.shown, Reshape) and value.shape[-1] == value.source.shape[-1]:
         value = _strip(value.source)  # heads and batches under another shape
     if not isinstance(value, Formula) or value.expression != A / B or len(value.inputs) != 2:
         return None
@@ -225,9 +223,9 @@ def part_hidden(score: Tensor, softmax: bool) -> tuple[Tensor | None, Tensor]:
         hidden, clear = part_hidden(score.inputs[0], True) if score.expression == _RELU else (None, score)
         return hidden, clear if clear is score else dataclasses.replace(score, inputs=(clear,))
     match score.expression:
-        case Applied(Op.WHERE, (Operand(chosen), hides, Operand(place))) if hides == _HIDDEN:
+        case Applied(Op.WHERE, (Operand(chosen), hides, Operand(place))) if hides == LEAST:
             turned = False
-        case Applied(Op.WHERE, (Operand(chosen), Operand(place), hides)) if hides == _HIDDEN:
+        case Applied(Op.WHERE, (Operand(chosen), Operand(place), hides)) if hides == LEAST:
             turned = True
         case _:
             return None, score
@@ -261,7 +259,7 @@ def attend_directly(
             score = formula(A + B, score, mask, like="float32", shape=shape)
     hidden, clear = (None, score) if causal else part_hidden(score, True)
     if causal:
-        score = view(score, shape, lambda at: at, "", lambda at: (Guard(at[-2] - at[-1], 0, max(shape)),), 'float("-inf")')
+        score = view(score, shape, lambda at: at, None, lambda at: (Guard(at[-2] - at[-1], 0, max(shape)),), LEAST)
     return Attention(
         shape=(), dtype=dtype, name="attention", query=query, key=key, value=value, product=product, score=rename(score, "scores"),
         softmax=True, leads=leads, order=(), causal=causal, hidden=hidden, clear=clear if causal or hidden is not None else None,
@@ -300,7 +298,7 @@ def _attend_in_memory(call: NodeCall, query: Tensor, key: Tensor, value: Tensor,
     scores = products.multiply(query, swap(key, -1, -2), "scores", f"{call.node.name}_scores")
     score: Tensor = rename(formula(A * B, scores, scale, like="float32"), "scores")
     if causal:
-        score = view(score, score.shape, lambda at: at, "", lambda at: (Guard(at[-2] - at[-1], 0, max(score.shape)),), 'float("-inf")')
+        score = view(score, score.shape, lambda at: at, None, lambda at: (Guard(at[-2] - at[-1], 0, max(score.shape)),), LEAST)
     return products.multiply(softmax(score, -1, "float32"), value, call.name, call.node.name)
 
 

@@ -9,7 +9,7 @@ from tritonsmith.author.compiler.ir.operators import A, B, C, D
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import FLOATS, Position, Tensor, TensorView
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.author.compiler.lowering.pointwise import as_type, cast, constant, formula, write_number
+from tritonsmith.author.compiler.lowering.pointwise import as_type, cast, constant, formula, to_constant
 
 
 def count_up(size: int) -> Tensor:
@@ -81,7 +81,7 @@ def _triangle(call: NodeCall) -> Lowered:
     largest = max(call.shape)
     low, high = (offset, largest + 1) if upper else (-largest - 1, offset + 1)
     return TensorView(
-        shape=call.shape, dtype=source.dtype, source=source, move=lambda at: at, fill=write_number(0, source.dtype),
+        shape=call.shape, dtype=source.dtype, source=source, move=lambda at: at, fill=to_constant(0, source.dtype),
         guard=lambda at: (Guard(at[-1] - at[-2], low, high),),
     )  # fmt: skip
 
@@ -89,7 +89,7 @@ def _triangle(call: NodeCall) -> Lowered:
 def _identity(call: NodeCall) -> Lowered:
     one = constant(1, call.dtype, call.shape)
     return TensorView(
-        shape=call.shape, dtype=call.dtype, source=one, move=lambda at: at, fill=write_number(0, call.dtype),
+        shape=call.shape, dtype=call.dtype, source=one, move=lambda at: at, fill=to_constant(0, call.dtype),
         guard=lambda at: (Guard(at[1] - at[0], 0, 1),),
     )  # fmt: skip
 

@@ -13,7 +13,7 @@ from typing import Any
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, count, unravel
 from tritonsmith.author.compiler.ir.operators import A, B
-from tritonsmith.author.compiler.ir.values import Tensor, TensorView, widen
+from tritonsmith.author.compiler.ir.values import ZERO_POINT, Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.pools import Sizes, open_windows, spread
@@ -68,7 +68,7 @@ def _convolve(call: NodeCall) -> Lowered:
         source, padding = pad_by_itself(source, (0, 0, *padding), (0, 0, *behind), mode), (0,) * axes
     outputs, window = call.shape[2:], weight.shape[2:]
     if weight.shape[1] == 1 and groups > 1:
-        windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
+        windows = open_windows(source, window, stride, padding, dilation, outputs, ZERO_POINT)
         return add_bias(_convolve_channels(windows, weight, call), _for_places(bias, axes), call.dtype)
     refuse_types(weight, source)
     filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
@@ -76,7 +76,7 @@ def _convolve(call: NodeCall) -> Lowered:
     if groups == 1 and dilation[-1] == 1 and call.parts and _is_worth_filling(source, window, flops, call.card):
         channels = -(-channels // _ALIGNED) * _ALIGNED
         source = _fill_channels(source, channels)
-    windows = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
+    windows = open_windows(source, window, stride, padding, dilation, outputs, ZERO_POINT)
     deep, side = _is_deep(channels, taps), window[-1]
     filled = channels > weight.shape[1]
     run = filled or not deep and dilation[-1] == 1 and _is_run(channels, side) and source.dtype == "float32"

@@ -7,6 +7,7 @@ from dataclasses import replace
 
 from tritonsmith.author.compiler.ir.operators import A, B
 from tritonsmith.author.compiler.ir.operators import Operator as Op
+from tritonsmith.author.compiler.ir.torch_calls import call_function
 from tritonsmith.author.compiler.ir.values import Formula, Joined, LibraryCall, Tensor
 from tritonsmith.author.compiler.lowering.attention import attend_directly, settle
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
@@ -112,8 +113,8 @@ def _weigh(call: NodeCall, heads: Heads, scale: float, mask: Tensor | None) -> T
     """The weights themselves; they are made only if forward uses them."""
     shape = (*heads.query.shape[:-1], heads.key.shape[-2])
     score: Tensor = LibraryCall(
-        shape=shape, dtype=call.dtype, name="scores", text="torch.matmul({0}, {1})", inputs=(heads.query, swap(heads.key, -1, -2)),
-        says="torch.matmul",
+        shape=shape, dtype=call.dtype, name="scores", record=call_function("torch.matmul", A, B),
+        inputs=(heads.query, swap(heads.key, -1, -2)), says="torch.matmul",
     )  # fmt: skip
     score = formula(A * B, score, scale, like=call.dtype)
     score = score if mask is None else formula(A + B, score, mask, like=call.dtype, shape=shape)

@@ -13,7 +13,7 @@ from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.scatter import Meeting, Scatter
 from tritonsmith.author.compiler.ir.values import FLOATS, Filling, Formula, Position, Tensor, TensorView, rename
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.author.compiler.lowering.pointwise import as_type, broadcast, cast, constant, formula, select_where
+from tritonsmith.author.compiler.lowering.pointwise import as_type, broadcast, cast, constant, formula, select_where, to_constant
 from tritonsmith.author.compiler.lowering.views import MOST_PARTS, expand, pick, reshape, stack, view
 from tritonsmith.author.types import ATOMIC
 
@@ -62,7 +62,7 @@ def put(source: Tensor, keys: list[Any], value: Any) -> Tensor:
     partial = [part for part in parts if not part.fits(source.shape[part.axis])]
     shown = TensorView(
         shape=source.shape, dtype=source.dtype, source=given, move=lambda at: _move(at, parts),
-        guard=lambda at: tuple(guard for part in partial for guard in _list_guards(at[part.axis], part)), fill=_fill(source.dtype),
+        guard=lambda at: tuple(guard for part in partial for guard in _list_guards(at[part.axis], part)), fill=to_constant(0, source.dtype),
     )  # fmt: skip
     places = [Position(shape=source.shape, dtype="int32", index=_take_axis(part.axis)) for part in partial]
     tests = [test for number, part in enumerate(partial) for test in _list_tests(Operand(number), part)]
@@ -108,10 +108,6 @@ def _fill_places(made: Tensor, source: Tensor, picked: list[_Part], given: Tenso
         made = stack([parts[(place,)] if (place,) in parts else pick(known.base, *axes, place) for place in range(size)], *axes)
     made.filling = Filling(known.base, axes, parts)
     return made
-
-
-def _fill(dtype: str) -> str:
-    return "False" if dtype == "bool" else "0.0" if dtype in FLOATS else "0"
 
 
 def _take_axis(axis: int) -> Callable[[Coordinates], Index]:

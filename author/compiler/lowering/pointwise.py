@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Shape
-from tritonsmith.author.compiler.ir.operators import A, Applied, B, C, Constant, D, Operand, Tree, drop_ones, replace_operands, write
+from tritonsmith.author.compiler.ir.operators import A, Applied, B, C, Constant, D, Operand, Tree, drop_ones, replace_operands
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.torch_calls import Reshape
 from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Held, Item, LibraryCall, Tensor, TensorView, is_rounded, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.operations import OPERATIONS, read_operation
@@ -78,11 +78,6 @@ _LONG = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge
          "or_": "bitwise_or", "xor": "bitwise_xor", "LogSigmoid": "logsigmoid", "arcsin": "asin", "arccos": "acos"}  # fmt: skip
 _DROPOUTS = ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "nn.Dropout1d", "nn.Dropout2d",
              "nn.Dropout3d", "nn.AlphaDropout", "nn.FeatureAlphaDropout")  # fmt: skip
-
-
-def write_number(number: Any, dtype: str) -> str:
-    """A number as Triton writes it among values of a type."""
-    return print_expression(write(to_constant(round_number(number, dtype), dtype), (), widen(dtype)))
 
 
 def to_constant(number: Any, dtype: str) -> Constant:
@@ -315,7 +310,7 @@ def _widen_channels(weight: Tensor, rank: int) -> Tensor:
     """One number for each channel, the second axis, to be broadcast over the axes behind."""
     shape = (weight.size, *(1,) * (rank - 2))
     return TensorView(
-        shape=shape, dtype=weight.dtype, source=weight, move=lambda at: at[:1], python=f"{{0}}.reshape({shape})"
+        shape=shape, dtype=weight.dtype, source=weight, move=lambda at: at[:1], shown=Reshape(shape)
     ) if rank > 2 else weight
 
 

@@ -6,9 +6,9 @@ import math
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape
-from tritonsmith.author.compiler.ir.operators import A, B, C, D, E, Operand, Tree, chain
+from tritonsmith.author.compiler.ir.operators import A, B, C, Constant, D, E, Operand, Tree, chain
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Position, Tensor, TensorView, widen
+from tritonsmith.author.compiler.ir.values import FLOATS, LEAST, ZERO_POINT, Formula, Position, Tensor, TensorView, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.reductions import find_best, reduce
@@ -22,7 +22,9 @@ def spread(given: Any, axes: int) -> Sizes:
     return (given,) * axes if isinstance(given, int) else tuple(given) * (axes if len(given) == 1 else 1)
 
 
-def open_windows(source: Tensor, window: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, outputs: Shape, fill: str) -> TensorView:
+def open_windows(
+    source: Tensor, window: Sizes, stride: Sizes, padding: Sizes, dilation: Sizes, outputs: Shape, fill: Constant
+) -> TensorView:
     """The tensor with an axis for each axis of the window behind its own; `fill` beyond the edge."""
     lead = len(source.shape) - len(window)
     sizes = source.shape[lead:]
@@ -55,7 +57,7 @@ def _pool(call: NodeCall) -> Lowered:
     lead = len(call.shape) - axes
     behind = tuple(range(len(call.shape), len(call.shape) + axes))
     if largest:
-        views = open_windows(source, window, stride, padding, dilation, outputs, 'float("-inf")')
+        views = open_windows(source, window, stride, padding, dilation, outputs, LEAST)
         if len(call.node.outputs) == 1:
             return reduce(views, behind, "max")
         best, place = find_best(views, behind, "max", keep=False, last=True)
@@ -63,7 +65,7 @@ def _pool(call: NodeCall) -> Lowered:
         return best, _place(place, starts, window, dilation, source.shape, padding)
     if source.dtype not in FLOATS:
         raise NotCovered(f"on {source.dtype}")
-    views = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
+    views = open_windows(source, window, stride, padding, dilation, outputs, ZERO_POINT)
     total = reduce(views, behind, "sum", widen(source.dtype))
     divisor = call.option(6, "divisor_override", None)
     counts_rim = call.option(5, "count_include_pad", True)
@@ -111,7 +113,7 @@ def _sum_powers(call: NodeCall) -> Lowered:
     axes = len(window) if isinstance(window, list | tuple) else len(source.shape) - 2
     window = spread(window, axes)
     stride = spread(call.option(3, "stride", None) or window, axes)
-    views = open_windows(source, window, stride, (0,) * axes, (1,) * axes, call.shape[-axes:], "0.0")
+    views = open_windows(source, window, stride, (0,) * axes, (1,) * axes, call.shape[-axes:], ZERO_POINT)
     wide, behind = widen(source.dtype), tuple(range(len(call.shape), len(call.shape) + axes))
     if order not in (1.0, 2.0):
         raise NotCovered(f"of order {order}")
@@ -151,7 +153,7 @@ def _unfold(call: NodeCall) -> Lowered:
     )
     pairs = zip(source.shape[2:], padding, dilation, window, stride, strict=True)
     outputs = tuple((size + 2 * rim - apart * (length - 1) - 1) // step + 1 for size, rim, apart, length, step in pairs)
-    views = open_windows(source, window, stride, padding, dilation, outputs, "0.0")
+    views = open_windows(source, window, stride, padding, dilation, outputs, ZERO_POINT)
     return reshape(permute(views, (0, 1, 4, 5, 2, 3)), call.shape)
 
 
@@ -166,7 +168,7 @@ def _divide(call: NodeCall) -> Lowered:
     if any(size % parts for size, parts in zip(sizes, outputs, strict=True)):
         return _divide_unevenly(source, outputs, "max" in name)
     window = tuple(size // parts for size, parts in zip(sizes, outputs, strict=True))
-    views = open_windows(source, window, window, (0,) * axes, (1,) * axes, outputs, "0.0")
+    views = open_windows(source, window, window, (0,) * axes, (1,) * axes, outputs, ZERO_POINT)
     behind = tuple(range(len(call.shape), len(call.shape) + axes))
     if "max" in name:
         return reduce(views, behind, "max")
@@ -187,7 +189,7 @@ def _divide_unevenly(source: Tensor, outputs: Shape, largest: bool) -> Tensor:
         return place, (part * size + (size + parts - 1)) // parts - place
 
     views = TensorView(
-        shape=(*source.shape[:lead], *outputs, *window), dtype=source.dtype, source=source, fill='float("-inf")' if largest else "0.0",
+        shape=(*source.shape[:lead], *outputs, *window), dtype=source.dtype, source=source, fill=LEAST if largest else ZERO_POINT,
         move=lambda at: (*at[:lead], *(find(at, axis)[0] for axis in range(axes))),
         guard=lambda at: tuple(Guard(find(at, axis)[1], 1, length + 1) for axis, length in enumerate(window)),
     )  # fmt: skip

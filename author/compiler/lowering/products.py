@@ -6,8 +6,9 @@ from collections.abc import Callable
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import Coordinates, Shape, count, unravel
-from tritonsmith.author.compiler.ir.operators import A, B, C, D
+from tritonsmith.author.compiler.ir.operators import A, B, C, D, Operand
 from tritonsmith.author.compiler.ir.operators import Operator as Op
+from tritonsmith.author.compiler.ir.torch_calls import call_function
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
     AnchorResult,
@@ -175,10 +176,9 @@ def contract(left: Tensor, right: Tensor, letters: tuple[str, str, str], name: s
 def apply_linear(source: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """source @ weight^T + bias, as a PyTorch call."""
     inputs = (source, weight) if bias is None else (source, weight, bias)
-    places = ", ".join(f"{{{number}}}" for number in range(len(inputs)))
+    record = call_function("torch.nn.functional.linear", *map(Operand, range(len(inputs))))
     return LibraryCall(
-        shape=(*source.shape[:-1], weight.shape[0]), dtype=source.dtype, name="linear", text=f"F.linear({places})", inputs=inputs,
-        says="F.linear",
+        shape=(*source.shape[:-1], weight.shape[0]), dtype=source.dtype, name="linear", record=record, inputs=inputs, says="F.linear",
     )  # fmt: skip
 
 

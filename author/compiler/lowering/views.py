@@ -2,25 +2,27 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape, ravel, unravel
-from tritonsmith.author.compiler.ir.operators import A, B, C, D
+from tritonsmith.author.compiler.ir.operators import A, B, C, Constant, D, Operand
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.values import Joined, LibraryCall, Tensor, TensorView
+from tritonsmith.author.compiler.ir.torch_calls import Cut, Expand, Permute, Reshape, Select, Unfold, ViewStep, call_function
+from tritonsmith.author.compiler.ir.values import ZERO_POINT, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
-from tritonsmith.author.compiler.lowering.pointwise import cast, formula, write_number
+from tritonsmith.author.compiler.lowering.pointwise import cast, formula, round_number, to_constant
 
 MOST_PARTS = 8
 """Tensors that a kernel reads as one; it asks for each element which of them has it."""
 Move = Callable[[Coordinates], Coordinates]
 
 
-def view(source: Tensor, shape: Shape, move: Move, python: str = "", guard: Any = None, fill: str = "0.0") -> TensorView:
+def view(
+    source: Tensor, shape: Shape, move: Move, shown: ViewStep | None = None, guard: Any = None, fill: Constant = ZERO_POINT
+) -> TensorView:
     """A view of a value."""
-    return TensorView(shape=tuple(shape), dtype=source.dtype, source=source, move=move, python=python, guard=guard, fill=fill)
+    return TensorView(shape=tuple(shape), dtype=source.dtype, source=source, move=move, shown=shown, guard=guard, fill=fill)
 
 
 def reshape(source: Tensor, shape: Shape) -> Tensor:
@@ -29,7 +31,7 @@ def reshape(source: Tensor, shape: Shape) -> Tensor:
         return source
     if [size for size in shape if size != 1] == [size for size in source.shape if size != 1]:
         return _pad_axes(source, tuple(shape))
-    return view(source, shape, lambda at: unravel(ravel(at, tuple(shape)), source.shape), f"{{0}}.reshape({tuple(shape)})")
+    return view(source, shape, lambda at: unravel(ravel(at, tuple(shape)), source.shape), Reshape(tuple(shape)))
 
 
 def _pad_axes(source: Tensor, shape: Shape) -> Tensor:
@@ -40,20 +42,20 @@ def _pad_axes(source: Tensor, shape: Shape) -> Tensor:
         left = iter(own)
         return tuple(ZERO if size == 1 else at[next(left)] for size in source.shape)
 
-    return view(source, shape, move, f"{{0}}.reshape({shape})")
+    return view(source, shape, move, Reshape(shape))
 
 
 def permute(source: Tensor, order: tuple[int, ...]) -> Tensor:
     """The axes in another order."""
     if order == tuple(range(len(order))):
         return source
-    if isinstance(source, TensorView) and (before := re.fullmatch(r"\{0\}\.permute\(([\d, ]+)\)", source.python)):
-        axes = [int(axis) for axis in before[1].split(",")]
+    if isinstance(source, TensorView) and isinstance(source.shown, Permute):
+        axes = source.shown.order
         return permute(source.source, tuple(axes[axis] for axis in order))
     places = tuple(order.index(axis) for axis in range(len(order)))
     return view(
         source, tuple(source.shape[axis] for axis in order), lambda at: tuple(at[place] for place in places),
-        f"{{0}}.permute({', '.join(map(str, order))})",
+        Permute(order),
     )  # fmt: skip
 
 
@@ -65,7 +67,7 @@ def expand(source: Tensor, shape: Shape) -> Tensor:
     sizes = source.shape
     return view(
         source, shape, lambda at: tuple(ZERO if size == 1 else index for index, size in zip(at[lead:], sizes, strict=True)),
-        f"{{0}}.expand({tuple(shape)})",
+        Expand(tuple(shape)),
     )  # fmt: skip
 
 
@@ -74,17 +76,15 @@ def cut(source: Tensor, axis: int, start: int, length: int, step: int = 1) -> Te
     if (start, length, step) == (0, source.shape[axis], 1):
         return source
     shape = (*source.shape[:axis], length, *source.shape[axis + 1 :])
-    slices = [":"] * axis + [f"{start}:{start + (length - 1) * step + 1}" + (f":{step}" if step > 1 else "")]
-    return view(
-        source, shape, lambda at: (*at[:axis], at[axis] * step + start, *at[axis + 1 :]), f"{{0}}[{', '.join(slices)}]",
-    )  # fmt: skip
+    end = start + (length - 1) * step + 1
+    return view(source, shape, lambda at: (*at[:axis], at[axis] * step + start, *at[axis + 1 :]), Cut(axis, start, end, step))
 
 
 def pick(source: Tensor, axis: int, place: int) -> Tensor:
     """One place of an axis, without the axis."""
     place %= source.shape[axis]
     shape = (*source.shape[:axis], *source.shape[axis + 1 :])
-    return view(source, shape, lambda at: (*at[:axis], Index(constant=place), *at[axis:]), f"{{0}}.select({axis}, {place})")
+    return view(source, shape, lambda at: (*at[:axis], Index(constant=place), *at[axis:]), Select(axis, place))
 
 
 def stack(parts: list[Tensor], axis: int) -> Tensor:
@@ -94,8 +94,8 @@ def stack(parts: list[Tensor], axis: int) -> Tensor:
     if len(parts) <= MOST_PARTS:
         shown = (reshape(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in parts)
         return Joined(shape=shape, dtype=first.dtype, parts=tuple(shown), axis=axis)
-    text = f"torch.stack([{', '.join(f'{{{place}}}' for place in range(len(parts)))}], {axis})"
-    return LibraryCall(shape=shape, dtype=first.dtype, name="stack", text=text, inputs=tuple(parts), says="torch.stack")
+    record = call_function("torch.stack", list(map(Operand, range(len(parts)))), axis)
+    return LibraryCall(shape=shape, dtype=first.dtype, name="stack", record=record, inputs=tuple(parts), says="torch.stack")
 
 
 def flip(source: Tensor, axes: tuple[int, ...]) -> Tensor:
@@ -113,9 +113,9 @@ def pad(source: Tensor, before: tuple[int, ...], after: tuple[int, ...], fill: A
     shape = tuple(size + low + high for size, low, high in zip(source.shape, before, after, strict=True))
     sizes = source.shape
     return view(
-        source, shape, lambda at: tuple(index - low for index, low in zip(at, before, strict=True)), "",
+        source, shape, lambda at: tuple(index - low for index, low in zip(at, before, strict=True)), None,
         lambda at: tuple(Guard(index, low, low + size) for index, low, size in zip(at, before, sizes, strict=True)),
-        write_number(fill, source.dtype),
+        to_constant(round_number(fill, source.dtype), source.dtype),
     )  # fmt: skip
 
 
@@ -277,7 +277,7 @@ def unfold_axis(call: NodeCall) -> Lowered:
     axis %= len(source.shape)
     return view(
         source, call.shape, lambda at: (*at[:axis], at[axis] * step + at[-1], *at[axis + 1 : -1]),
-        f"{{0}}.unfold({axis}, {call.get(2, 'size')}, {step})",
+        Unfold(axis, call.get(2, "size"), step),
     )  # fmt: skip
 
 
@@ -302,8 +302,8 @@ def _diagonal(call: NodeCall) -> Lowered:
 def embed_diagonal(source: Tensor, shape: Shape, offset: int, down: int, across: int) -> TensorView:
     """Matrices along two axes with the source's last axis as a diagonal, and zeros beside it."""
     return view(
-        source, shape, lambda at: (*(one for axis, one in enumerate(at) if axis not in (down, across)), at[down] - max(-offset, 0)), "",
-        lambda at: (Guard(at[across] - at[down], offset, offset + 1),), write_number(0, source.dtype),
+        source, shape, lambda at: (*(one for axis, one in enumerate(at) if axis not in (down, across)), at[down] - max(-offset, 0)), None,
+        lambda at: (Guard(at[across] - at[down], offset, offset + 1),), to_constant(0, source.dtype),
     )  # fmt: skip
 
 

@@ -28,11 +28,12 @@ from tritonsmith.author.compiler.fusing.regions import (
 from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Keyword, Module, Name, Number, Return, Subscript
 from tritonsmith.author.compiler.ir.sizes import symbol
 from tritonsmith.author.compiler.ir.template import statement
+from tritonsmith.author.compiler.ir.torch_calls import Expand, Reshape
 from tritonsmith.author.compiler.ir.values import Formula, Joined, LibraryCall, Tensor, TensorView
 from tritonsmith.author.compiler.ir.walk import Path, find, find_differences, names_in, names_set, put
-from tritonsmith.author.compiler.kernels.attention.parts import count_parts
+from tritonsmith.author.compiler.kernels.attention.operands import count_parts
 from tritonsmith.author.compiler.module.lengths import lengthen
-from tritonsmith.author.compiler.module.module import describe_tensor, write_code
+from tritonsmith.author.compiler.module.module import write_code
 from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode
 from tritonsmith.author.compiler.reading.reader import Forward, list_values, read_forward
 from tritonsmith.author.plan import NoPlan
@@ -46,9 +47,8 @@ _LONGER = 16
 """Times as long the second reading has to be at least."""
 _MOST_NODES = 600
 """Nodes of a forward that is read twice."""
-_ROWS = ("F.linear(", "F.conv", "F.max_pool", "F.avg_pool", "F.adaptive_")
-"""PyTorch calls that do the same with each place of the leading axis of their first operand, whatever their parameters are."""
-_PRODUCTS = ("({0} @ {1})", "torch.matmul({0}, {1})", "torch.bmm({0}, {1})")
+_ROWS = ("conv", "max_pool", "avg_pool", "adaptive_")
+"""Functions of a network that do the same with each place of the leading axis of their first operand, whatever their parameters are."""
 
 
 @dataclass(frozen=True)
@@ -147,9 +147,9 @@ def _is_consistent(value: Tensor) -> bool:
     if isinstance(value, Joined):
         kept = [(*one.shape[: value.axis], *one.shape[value.axis + 1 :]) for one in (*value.parts, value)]
         return len(set(kept)) == 1
-    if isinstance(value, TensorView) and ".reshape(" in value.python:
+    if isinstance(value, TensorView) and isinstance(value.shown, Reshape):
         return value.size == value.source.size
-    spread = isinstance(value, Formula) or isinstance(value, TensorView) and ".expand(" in value.python
+    spread = isinstance(value, Formula) or isinstance(value, TensorView) and isinstance(value.shown, Expand)
     operands = value.operands if spread else ()
     ends = [zip(reversed(one.shape), reversed(value.shape), strict=False) for one in operands]
     return all(size in (1, wanted) for pairs in ends for size, wanted in pairs)
@@ -185,18 +185,13 @@ def write_free(own: ModuleCode, batch: FreeAxis, settings: Settings, taken: set[
     free = write_code(batch.regions, batch.forward, settings, taken)
     if free.kernels != own.kernels:
         return None
-    merged = _generalize(_join(own.forwards[0]), _join(free.forwards[0]), batch)
+    merged = _generalize(own.forwards[0].body, free.forwards[0].body, batch)
     if merged is None:
         return None
     *statements, returned = merged.body
-    assert isinstance(returned, Return), "it is the last statement"
+    assert isinstance(returned, Return) and returned.value is not None, "it is the last statement"
     size = statement("{word} = {name}.shape[0]", word=batch.word, name=batch.names[0])
     return replace(own, forwards=(ForwardCode((size, *statements), returned.value),))
-
-
-def _join(forward: ForwardCode) -> Module:
-    """The statements of a forward with what it returns at the end."""
-    return Module((*forward.statements, Return(forward.returned)))
 
 
 def _generalize(own: Module, free: Module, batch: FreeAxis) -> Module | None:
@@ -242,11 +237,11 @@ def _is_parallel(region: WorkRegion, batch: FreeAxis) -> bool:
     if call.several or not call.shape or not call.inputs or not call.inputs[0].shape:
         return False
     first = call.inputs[0]
-    if call.text in _PRODUCTS:
+    if call.record.is_product:
         return _is_product(call)
-    if call.text.startswith("F.linear("):
+    if call.record.function == "linear":
         return call.shape == (*first.shape[:-1], call.inputs[1].shape[0])
-    return call.text.startswith(_ROWS) and len(first.shape) > 2 and call.shape[0] == first.shape[0]
+    return call.record.function.startswith(_ROWS) and len(first.shape) > 2 and call.shape[0] == first.shape[0]
 
 
 def _is_product(call: LibraryCall) -> bool:
@@ -255,21 +250,3 @@ def _is_product(call: LibraryCall) -> bool:
     if len(right) == 2:
         return len(left) > 1 and call.shape == (*left[:-1], right[-1])
     return len(left) == len(right) > 2 and left[:-2] == right[:-2] and call.shape == (*left[:-1], right[-1])
-
-
-def describe_free(facts: TaskFacts, batch: FreeAxis) -> tuple[str, str]:
-    """What forward refuses, as a test in Python's words, and what it takes, in people's."""
-    holders = [node.target for node in facts.ops if node.op == "placeholder"]
-    given = {name: spec for name, spec in zip(holders, facts.inputs, strict=False) if spec is not None}
-    first = batch.names[0]
-    tests, words = [], []
-    for name, spec in given.items():
-        if name not in batch.names:
-            tests.append(f"{name}.shape != {spec.shape}")
-            words.append(describe_tensor(name, spec))
-            continue
-        rank = len(spec.shape)
-        tests.append(f"{name}.dim() != {rank}" + (f" or {name}.shape[1:] != {spec.shape[1:]}" if rank > 1 else ""))
-        tests.append(f"{name}.shape[0] > {batch.longer}" if name == first else f"{name}.shape[0] != {first}.shape[0]")
-        words.append(f"{name} {spec.dtype}[{', '.join(['a', *map(str, spec.shape[1:])])}]")
-    return " or ".join(tests), f"{', '.join(words)}, a up to {batch.longer},"

@@ -5,18 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
-from functools import cached_property, lru_cache
-from itertools import chain, groupby
+from functools import cached_property
+from itertools import chain
 
-from tritonsmith.author.compiler.ir.bridge import parse_function
 from tritonsmith.author.compiler.ir.code import (
-    Assign,
-    Attribute,
     Call,
     Evaluate,
     Expression,
     Function,
-    Keyword,
     Module,
     Name,
     Node,
@@ -24,12 +20,14 @@ from tritonsmith.author.compiler.ir.code import (
     Parameter,
     Statement,
     String,
-    Subscript,
     number,
 )
-from tritonsmith.author.compiler.ir.printer import print_expression, print_function
+from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.author.compiler.ir.template import expression
-from tritonsmith.author.compiler.ir.walk import Path, canonical, names_in, names_set, rename, replace
+from tritonsmith.author.compiler.ir.walk import Path, names_in, names_set, rename, replace
+from tritonsmith.author.compiler.module.docs import join_docs, split_words
+from tritonsmith.author.compiler.module.equal_kernels import strip_names
+from tritonsmith.author.compiler.module.launches import read_launch
 from tritonsmith.author.compiler.module.numbers import Column, Fitter, Numbers, list_columns, put_in, read_whole
 
 _MOST_ARGUMENTS = 6
@@ -42,16 +40,15 @@ _OWN = "kernel__"
 class _Code:
     """The functions of a kernel."""
 
-    texts: tuple[str, ...]
+    given: tuple[Function, ...]
     """As a module has them."""
     functions: tuple[Function, ...]
     """Under names that every module has: these begin with `_OWN`."""
 
     @cached_property
-    def key(self) -> tuple[object, ...]:
-        """What it does, whatever its variables are called: launches name constants alone."""
-        constants = [tuple(one.name for one in function.parameters if one.annotation) for function in self.functions]
-        return tuple(map(canonical, self.functions)), tuple(constants)
+    def key(self) -> tuple[Function, ...]:
+        """What it does, whatever its variables are called."""
+        return strip_names(self.given, self.given[-1].name)
 
     @cached_property
     def bare(self) -> list[Function]:
@@ -64,17 +61,6 @@ class _Code:
             return None
         columns = [list_columns(versions) for versions in zip(self.bare, *(one.bare for one in others), strict=True)]
         return [one for one in columns if one is not None] if None not in columns else None
-
-
-@lru_cache(maxsize=1024)
-def _read_function(text: str) -> Function:
-    """The record of a kernel's text, which many sizes and settings share: the one place where kernels are read."""
-    return parse_function(text)
-
-
-@lru_cache(maxsize=1024)
-def _read_code(texts: tuple[str, ...], name: str) -> _Code:
-    return _Code(texts, tuple(_rename(_read_function(text), name, _OWN) for text in texts))
 
 
 @dataclass(eq=False)
@@ -104,33 +90,33 @@ class _Entry:
         first = next(iter(self.units.values()))
         return number not in self.units and unit.launched and first.launched and first.code.list_columns(unit.code) is not None
 
-    def list_texts(self) -> list[str]:
+    def list_functions(self) -> Sequence[Function]:
         """Its functions."""
         first = next(iter(self.units.values()))
         if not self.functions and first.name == self.name:
-            return [*first.code.texts]
-        return [print_function(_rename(one, _OWN, self.name)) for one in self.functions or first.code.functions]
+            return first.code.given
+        return [_rename(one, _OWN, self.name) for one in self.functions or first.code.functions]
 
 
 class KernelPool:
     """The kernels of several modules.
 
     Args:
-        kernels: the texts of each module's functions.
+        kernels: each module's functions.
         names: which of them are kernels of regions.
         forwards: the statements of each module's forward.
         sizes: of inputs, where they differ from module to module: by name, one for each module.
     """
 
     def __init__(
-        self, kernels: Sequence[Sequence[str]], names: Sequence[set[str]], forwards: Sequence[Module], sizes: Mapping[str, Numbers]
+        self, kernels: Sequence[Sequence[Function]], names: Sequence[set[str]], forwards: Sequence[Module], sizes: Mapping[str, Numbers]
     ) -> None:
-        used = {name for text in {*chain(*kernels)} for name in _list_names(text)}
+        used = {name for kernel in chain(*kernels) for name in (kernel.name, *names_in(kernel), *names_set(kernel))}
         self._sizes = {_choose(name.upper(), used): values for name, values in sizes.items()}
         self._free_name = _choose("NUMBER", used)
         self._entries: list[_Entry] = []
-        for place, (texts, own, forward) in enumerate(zip(kernels, names, forwards, strict=True)):
-            self._sort_in(place, _list_units(texts, own, forward))
+        for place, (functions, own, forward) in enumerate(zip(kernels, names, forwards, strict=True)):
+            self._sort_in(place, _list_units(functions, own, forward))
         self._entries = [part for entry in self._entries for part in self._settle(entry)]
         self._renames: list[dict[str, _Entry]] = [{} for _ in kernels]
         taken: set[str] = set()
@@ -141,9 +127,9 @@ class KernelPool:
             for place, unit in entry.units.items():
                 self._renames[place][unit.name] = entry
 
-    def list_functions(self) -> list[str]:
-        """The text of every function."""
-        return [text for entry in self._entries for text in entry.list_texts()]
+    def list_functions(self) -> tuple[Function, ...]:
+        """Every function."""
+        return tuple(function for entry in self._entries for function in entry.list_functions())
 
     def rename(self, place: int, name: str) -> str:
         """The name that a module's kernel has here."""
@@ -159,17 +145,11 @@ class KernelPool:
 
     def complete(self, place: int, statement: Statement) -> Statement:
         """A statement of a module's forward with the names and arguments that kernels have here."""
-        known = self._renames[place]
-        match statement:
-            case Assign(value=Call(function=Attribute(Name("self"), "keep"), arguments=(path, Name(name), *rest)) as call):
-                changed = with_fields(call, arguments=(path, Name(known[name].name), *rest))
-            case Evaluate(value=Call(function=Subscript(Name(name), grid), keywords=keywords) as call) if name in known:
-                entry = known[name]
-                given = (Keyword(argument, values[place]) for argument, values in entry.arguments.items())
-                changed = with_fields(call, function=Subscript(Name(entry.name), grid), keywords=(*given, *keywords))
-            case _:
-                return statement
-        return statement if changed == call else with_fields(statement, value=changed, layout=None)
+        launch = read_launch(statement)
+        entry = self._renames[place].get(launch.kernel) if launch is not None else None
+        if launch is None or entry is None:
+            return statement
+        return launch.take(entry.name, {argument: values[place] for argument, values in entry.arguments.items()})
 
     def _sort_in(self, place: int, units: list[_Unit]) -> None:
         """Find the kernels that other modules have already: the same ones first, then those that differ in numbers alone."""
@@ -233,16 +213,12 @@ class _Words:
         return put_in(function, {path: self._name(values) for path, values in columns.items()})
 
     def explain(self, versions: Sequence[Function]) -> String | None:
-        """What explains them all: the first one's words, with names in place of numbers where nothing else differs."""
-        docs = [one.docstring for one in versions]
-        pieces = [["".join(run) for _, run in groupby(one.spelling, _is_word)] for one in docs if one is not None]
-        if len({tuple("#" if word.isdigit() else word for word in one) for one in pieces}) != 1 or len(pieces) < len(docs):
-            return docs[0]
-        columns = [[number(int(word)) if word.isdigit() else None for word in words] for words in zip(*pieces, strict=True)]
-        return String("".join(
-            print_expression(self._name(values)) if len(values := tuple(one for one in column if isinstance(one, Number))) else word
-            for word, column in zip(pieces[0], columns, strict=True)
-        ))  # fmt: skip
+        """What explains them all."""
+        docs = [one.docstring.spelling for one in versions if one.docstring is not None]
+        return String(join_docs(docs, self._tell)) if docs else None
+
+    def _tell(self, values: Numbers) -> str:
+        return print_expression(self._name(tuple(Number(one, str(one)) for one in values)))
 
     def _name(self, values: Column) -> Expression:
         if len(set(values)) == 1:
@@ -250,10 +226,6 @@ class _Words:
         whole = read_whole(values)
         word = self.fitter.write(whole) if whole is not None else None
         return word if word is not None else Name(self.others.setdefault(values, _number(self.free_name, len(self.others))))
-
-
-def _is_word(letter: str) -> bool:
-    return letter.isalnum() or letter == "_"
 
 
 def _sign(code: Function, names: Sequence[str], doc: String | None) -> Function:
@@ -274,26 +246,20 @@ def _pass_on(code: Function, called: str, names: Sequence[str]) -> Function:
     return replace(code, extend)
 
 
-def _list_units(texts: Sequence[str], names: set[str], forward: Module) -> list[_Unit]:
+def _list_units(functions: Sequence[Function], names: set[str], forward: Module) -> list[_Unit]:
     """The kernels of a module, each with the function that it calls, which stands in front of it."""
-    calls = [node.value for node in forward.body if isinstance(node, Evaluate) and isinstance(node.value, Call)]
-    launched = {one.function.value for one in calls if isinstance(one.function, Subscript)}
+    launches = [launch for node in forward.body if isinstance(node, Statement) and (launch := read_launch(node)) is not None]
+    launched = {one.kernel for one in launches if not one.keeps}
     mentioned = names_in(forward) | names
     units: list[_Unit] = []
-    ahead: list[str] = []
-    for text in texts:
-        ahead.append(text)
-        if (name := _read_function(text).name) in mentioned:
-            units.append(_Unit(name, _read_code(tuple(ahead), name), Name(name) in launched))
+    ahead: list[Function] = []
+    for function in functions:
+        ahead.append(function)
+        if (name := function.name) in mentioned:
+            code = _Code(tuple(ahead), tuple(_rename(one, name, _OWN) for one in ahead))
+            units.append(_Unit(name, code, name in launched))
             ahead = []
     return units
-
-
-@lru_cache(maxsize=1024)
-def _list_names(text: str) -> frozenset[str]:
-    """The words of a function."""
-    function = _read_function(text)
-    return frozenset((function.name, *names_in(function), *names_set(function)))
 
 
 def _rename(function: Function, name: str, other: str) -> Function:
@@ -306,7 +272,7 @@ def _rename(function: Function, name: str, other: str) -> Function:
         return function
     changed = rename(function, {word: change(word) for word in (*names_in(function), *names_set(function))})
     if (doc := function.docstring) is not None:
-        said = String("".join(change("".join(run)) for _, run in groupby(doc.spelling, _is_word)))
+        said = String("".join(map(change, split_words(doc.spelling))))
         changed = with_fields(changed, body=(Evaluate(said), *changed.body[1:]))
     return with_fields(changed, name=change(changed.name), layout=None)
 

@@ -20,9 +20,54 @@ class Condition(NamedTuple):
     wrong: str
 
 
+_OPPOSITES = {"==": "!=", "<=": ">", "is": "is not"}
+
+
 def compare(left: str, sign: str, right: object) -> Condition:
-    """A comparison by `==` or `<=`."""
-    return Condition(f"{left} {sign} {right}", f"{left} {'!=' if sign == '==' else '>'} {right}")
+    """A comparison by `==`, `<=` or `is`."""
+    return Condition(f"{left} {sign} {right}", f"{left} {_OPPOSITES[sign]} {right}")
+
+
+def require_types(types: Mapping[str, str]) -> list[Condition]:
+    """Tests of the types of tensors, and of where they lie."""
+    tests = [compare(f"{name}.dtype", "is", f"torch.{dtype}") for name, dtype in types.items()]
+    cards = " and ".join(f"{name}.is_cuda" for name in types)
+    refused = f"COMPILED and not {f'({cards})' if len(types) > 1 else cards}"
+    return [*tests, Condition(f"(not COMPILED or {cards})", refused)] if tests else []
+
+
+def require_values(literals: Mapping[str, str]) -> list[Condition]:
+    """Tests of arguments that are no tensors, by the literals that they are to be."""
+    return [compare(name, "is" if text in _SINGLE else "==", text) for name, text in literals.items()]
+
+
+_SINGLE = ("None", "True", "False")
+"""Values that there is one object of: another one may equal `True`, and a tensor cannot be compared with `None`."""
+
+
+def require_inputs(
+    inputs: Mapping[str, tuple[Shape, str]], free: Sequence[str], most: int, letters: Mapping[Axis, str] | None = None
+) -> tuple[list[Condition], list[str]]:
+    """Tests of the shapes of inputs, and each input in people's words.
+
+    Args:
+        inputs: by name: shape and type.
+        free: those whose leading axis may have any size.
+        most: the largest one.
+        letters: of axes that other tests are about.
+    """
+    letters = letters or {}
+    tests: list[Condition] = []
+    words = []
+    for name, (shape, dtype) in inputs.items():
+        shown = [letters.get((name, axis), str(size)) for axis, size in enumerate(shape)]
+        shown[:1] = ["a"] if name in free else shown[:1]
+        words.append(f"{name} {dtype}[{', '.join(shown)}]")
+        tests += require_shape(name, shape, name in free, [axis for axis in range(len(shape)) if (name, axis) in letters])
+        if name in free:
+            size, first = (write_size((held, 0)) for held in (name, free[0]))
+            tests.append(compare(size, "<=", most) if name == free[0] else compare(size, "==", first))
+    return tests, words
 
 
 def require_shape(name: str, shape: Shape, free: bool, varied: Sequence[int]) -> list[Condition]:
@@ -34,7 +79,7 @@ def require_shape(name: str, shape: Shape, free: bool, varied: Sequence[int]) ->
         return [compare(f"{name}.shape", "==", shape)]
     fixed = [axis for axis in range(len(shape)) if axis not in varied and not (free and axis == 0)]
     tests = [compare(f"{name}.dim()", "==", len(shape))]
-    if len(fixed) > 1 and fixed == [*range(fixed[0], len(shape))]:
+    if len(fixed) > (bool(varied) or not free) and fixed == [*range(fixed[0], len(shape))]:
         return [*tests, compare(f"{name}.shape[{fixed[0]}:]", "==", shape[fixed[0] :])]
     return [*tests, *(compare(f"{name}.shape[{axis}]", "==", shape[axis]) for axis in fixed)]
 

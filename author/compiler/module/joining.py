@@ -1,7 +1,4 @@
-"""The text of one module from those for several sizes: one forward where they differ in numbers alone, else one for each kind of size.
-
-Texts are read into records here, at one place, and printed from them at the end.
-"""
+"""One module from those for several sizes: one forward where they differ in numbers alone, else one for each kind of size."""
 
 from __future__ import annotations
 
@@ -14,8 +11,6 @@ from typing import NamedTuple
 from tritonsmith.author.compiler.ir.code import (
     Attribute,
     Binary,
-    Call,
-    Evaluate,
     Expression,
     Keyword,
     Module,
@@ -24,17 +19,15 @@ from tritonsmith.author.compiler.ir.code import (
     Number,
     Return,
     Statement,
-    Subscript,
 )
 from tritonsmith.author.compiler.ir.indices import Shape
-from tritonsmith.author.compiler.ir.printer import print_expression, print_statements
-from tritonsmith.author.compiler.ir.template import expression
+from tritonsmith.author.compiler.ir.template import expression, statement
 from tritonsmith.author.compiler.ir.walk import Path, find, iterate, names_in, names_set
 from tritonsmith.author.compiler.ir.walk import replace as change_records
 from tritonsmith.author.compiler.kernels.names import Namer
 from tritonsmith.author.compiler.module.functions import KernelPool
-from tritonsmith.author.compiler.module.guards import Axis, Condition, compare, require_shape, require_sizes, write_size
-from tritonsmith.author.compiler.module.module import ModuleText, SizedForward
+from tritonsmith.author.compiler.module.guards import Axis, Condition, compare, require_inputs, require_sizes, write_size
+from tritonsmith.author.compiler.module.launches import read_launch
 from tritonsmith.author.compiler.module.numbers import (
     Column,
     Fitter,
@@ -47,7 +40,7 @@ from tritonsmith.author.compiler.module.numbers import (
     write_steps,
     write_table,
 )
-from tritonsmith.author.compiler.module.record import read_body
+from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode
 
 _CALLED = ("float", "max", "min")
 """What expressions of sizes call."""
@@ -56,10 +49,10 @@ _TIME_ONLY = ("ROWS", "num_warps", "num_stages")
 
 
 @dataclass(frozen=True)
-class SizedText:
-    """A module's text for one size of its inputs, or for any size of the leading axis that they share."""
+class SizedModule:
+    """A module for one size of its inputs, or for any size of the leading axis that they share."""
 
-    text: ModuleText
+    code: ModuleCode
     inputs: Mapping[str, tuple[Shape, str]]
     """By argument that is a tensor: its shape and type."""
     free: tuple[str, ...] = ()
@@ -74,8 +67,14 @@ class SizedText:
     @cached_property
     def record(self) -> Module:
         """The statements of forward, and at the end what it returns."""
-        body = read_body(tuple(self.text.forward), self.text.returned)
+        body = self.code.forwards[0].body
         return change_records(body, self._rename) if self.renamed else body
+
+    def guard(self) -> ModuleCode:
+        """The module with what it asks of its inputs."""
+        tests, words = require_inputs(self.inputs, self.free, self.most)
+        made_for = ", ".join(words) + (f", a up to {self.most}," if self.free else "")
+        return replace(self.code, frame=replace(self.code.frame, wrong=" or ".join(one.wrong for one in tests), made_for=made_for))
 
     def _rename(self, node: Node) -> Node:
         if isinstance(node, Attribute) and node.value == Name("self") and node.name in self.renamed:
@@ -84,18 +83,18 @@ class SizedText:
 
     @property
     def frame(self) -> tuple[object, ...]:
-        """What texts for one forward have in common."""
+        """What modules for one forward have in common."""
         return self.free, tuple((name, len(shape), dtype) for name, (shape, dtype) in self.inputs.items())
 
 
 class OpenSpan(NamedTuple):
-    """Sizes too many for texts of their own."""
+    """Sizes too many for modules of their own."""
 
     low: Mapping[str, Shape]
     """Inputs at the lowest ones."""
     high: Mapping[str, Shape]
     within: Sequence[int]
-    """Texts, by their number, that say what holds between."""
+    """Modules, by their number, that say what holds between."""
 
     def lies_in(self, other: OpenSpan) -> bool:
         """Whether all its sizes are among those of another one, but for a leading axis that may be of any size."""
@@ -118,59 +117,57 @@ class _Kind:
     """All sizes within these belong to it."""
 
 
-def join_texts(
-    texts: Sequence[SizedText], names: Mapping[str, Numbers], taken: Collection[str], constructors: int = 1, spans: Sequence[OpenSpan] = ()
-) -> ModuleText:
+def join_modules(
+    modules: Sequence[SizedModule], names: Mapping[str, Numbers], taken: Collection[str], constructors: int = 1,
+    spans: Sequence[OpenSpan] = (),
+) -> ModuleCode:  # fmt: skip
     """One module for all sizes.
 
     Args:
-        texts: for the task's own size, then for others.
-        names: of sizes, as the task calls them: one value for each text.
+        modules: for the task's own size, then for others.
+        names: of sizes, as the task calls them: one value for each module.
         taken: names that variables of forward may not have.
         constructors: with how many sets of arguments the module may be made.
         spans: of sizes that it shall take besides; `missed` says which it does not.
     """
-    return _Joiner(texts, names, taken, constructors).join(spans)
+    return _Joiner(modules, names, taken, constructors).join(spans)
 
 
 class _Joiner:
     """Joins the kernels, then the forwards."""
 
-    def __init__(self, texts: Sequence[SizedText], names: Mapping[str, Numbers], taken: Collection[str], constructors: int) -> None:
-        self.texts, self.names, self.constructors = texts, names, constructors
-        records = [one.record for one in texts]
+    def __init__(self, modules: Sequence[SizedModule], names: Mapping[str, Numbers], taken: Collection[str], constructors: int) -> None:
+        self.modules, self.names, self.constructors = modules, names, constructors
+        records = [one.record for one in modules]
         namer = Namer({*taken, *_CALLED, *(name for one in records for name in (*names_in(one), *names_set(one)))})
-        self.axes = _find_axes(texts)
+        self.axes = _find_axes(modules)
         self.sizes: dict[str, tuple[str, int, Numbers]] = {}
         """By variable of forward: the input and axis that it is the size of."""
         for (name, axis), values in self.axes.items():
             if values not in [known for *_, known in self.sizes.values()]:
                 self.sizes[namer.choose(self._call(values))] = (name, axis, values)
         self.pool = KernelPool(
-            [one.text.kernels for one in texts], [{*itertools.chain(*one.text.names)} for one in texts],
+            [one.code.kernels for one in modules], [{*itertools.chain(*one.code.frame.names)} for one in modules],
             records, {name: values for name, (*_, values) in self.sizes.items()},
         )  # fmt: skip
         self.forwards = [
             Module(tuple(self.pool.complete(place, statement) for statement in one.body)) for place, one in enumerate(records)
         ]
 
-    def join(self, spans: Sequence[OpenSpan]) -> ModuleText:
-        """The text."""
-        first = self.texts[0].text
+    def join(self, spans: Sequence[OpenSpan]) -> ModuleCode:
+        """The module."""
+        frames = [one.code.frame for one in self.modules]
         kinds, missed = self._sort(spans)
-        helpers = dict.fromkeys(name for one in self.texts for name in one.text.helpers)
-        merged = replace(
-            first, kernels=self.pool.list_functions(), helpers=tuple(helpers),
-            libdevice=any(one.text.libdevice for one in self.texts), functional=any(one.text.functional for one in self.texts),
-            keeps=any(one.text.keeps for one in self.texts), missed=missed,
-            records={name: fields for one in self.texts for name, fields in one.text.records.items()},
-            names=[tuple(self.pool.rename(0, name) for name in names) for names in first.names],
+        forwards = tuple(map(self._write, kinds))
+        frame = replace(
+            frames[0], helpers=tuple(dict.fromkeys(name for one in frames for name in one.helpers)),
+            libdevice=any(one.libdevice for one in frames), functional=any(one.functional for one in frames),
+            keeps=any(one.keeps for one in frames), missed=missed,
+            records={name: fields for one in frames for name, fields in one.records.items()},
+            names=[tuple(self.pool.rename(0, name) for name in names) for names in frames[0].names],
+            wrong=forwards[0].wrong if len(forwards) == 1 else "", made_for=" or ".join(one.made_for for one in forwards),
         )  # fmt: skip
-        sized = [self._write(kind) for kind in kinds]
-        if len(sized) == 1:
-            (one,) = sized
-            return replace(merged, forward=one.lines, returned=one.returned, wrong=one.wrong, made_for=one.made_for)
-        return replace(merged, forward=[], returned="", wrong="", sized=sized, made_for=" or ".join(one.made_for for one in sized))
+        return ModuleCode(self.pool.list_functions(), forwards, frame)
 
     def _call(self, values: Numbers) -> str:
         """What a size is called: as the task calls it, where it does."""
@@ -180,7 +177,7 @@ class _Joiner:
         """The kinds of sizes, those of long spans behind the others, and the spans that are not among them."""
         open_kinds: list[_Kind] = []
         missed: list[int] = []
-        left = list(range(len(self.texts)))
+        left = list(range(len(self.modules)))
         for place, span in enumerate(spans):
             if any(span.lies_in(other) for one in open_kinds for other in one.spans):
                 continue
@@ -193,7 +190,7 @@ class _Joiner:
         closed: list[_Kind] = []
         while left:
             kind = self._gather(left[:1], left, False)
-            assert kind is not None, "a text differs in nothing from itself"
+            assert kind is not None, "a module differs in nothing from itself"
             closed.append(kind)
             left = [number for number in left if number not in kind.numbers]
         return [*closed, *open_kinds], missed
@@ -214,7 +211,7 @@ class _Joiner:
         within: whether the statements shall hold for sizes between these too.
         """
         versions = [self.forwards[number] for number in numbers]
-        frames = {(self.texts[number].frame, self.texts[number].made if within else 0) for number in numbers}
+        frames = {(self.modules[number].frame, self.modules[number].made if within else 0) for number in numbers}
         columns = list_columns(versions) if len(frames) == 1 else None
         if columns is None:
             return None
@@ -234,56 +231,50 @@ class _Joiner:
         self, columns: Mapping[Path, Column], statements: Sequence[Statement], numbers: Sequence[int], fitter: Fitter, within: bool
     ) -> dict[Path, Expression] | None:
         """What stands for the numbers of a statement for these modules; None where one follows from nothing that is known."""
-        launches = [_read_launch(one) for one in statements]
-        first = launches[0]
+        launches = [launch for one in statements if (launch := read_launch(one)) is not None and not launch.keeps]
+        first = launches[0] if launches else None
         words = {
             path: _write_number(values, fitter, _read_key(statements[0], path) if first is not None else "", within)
             for path, values in columns.items()
         }  # fmt: skip
         if first is not None:
-            known = [tuple(one.keywords[place].value for one in launches if one) for place in range(len(first.keywords))]
+            known = list(zip(*((keyword.value for keyword in one.call.keywords) for one in launches), strict=True))
             constants = [tuple(one for one in values if isinstance(one, Number)) for values in known]
             given = {values: word for path, word in words.items() if (values := columns[path]) in constants and word is not None}
             blocks = [(whole, given.get(values, values[0])) for values in constants
                       if len(values) == len(numbers) and (whole := read_whole(values)) is not None]  # fmt: skip
-            kernel = first.function.value if isinstance(first.function, Subscript) else None
-            counts = self.pool.list_counts(kernel.name, numbers) if isinstance(kernel, Name) else []
+            counts = self.pool.list_counts(first.kernel, numbers)
             for path, word in words.items():
                 if path[: len(_GRID)] == _GRID and (whole := read_whole(columns[path])) is not None and not _is_product(word):
                     same = next((word for sizes, word in blocks if sizes == whole), None)
                     words[path] = same or _write_programs(whole, counts, blocks, fitter) or word
         return {path: word for path, word in words.items() if word is not None} if None not in words.values() else None
 
-    def _write(self, kind: _Kind) -> SizedForward:
+    def _write(self, kind: _Kind) -> ForwardCode:
         """The forward of a kind of sizes."""
         *statements, returned = kind.record.body
         assert isinstance(returned, Return) and returned.value is not None, "it is the last statement"
         tests, words = self._guard(kind)
         used = names_in(kind.record)
-        given = [f"{name} = {held}.shape[{axis}]" for name, (held, axis, _) in self.sizes.items() if name in used]
-        lines = [*given, *(print_statements(statements).split("\n") if statements else [])]
-        right = " and ".join(one.right for one in tests)
-        return SizedForward(lines, print_expression(returned.value), right, " or ".join(one.wrong for one in tests), words)
+        given = [
+            statement("{name} = {held}.shape[{axis}]", name=name, held=held, axis=axis)
+            for name, (held, axis, _) in self.sizes.items() if name in used
+        ]
+        right, wrong = " and ".join(one.right for one in tests), " or ".join(one.wrong for one in tests)
+        return ForwardCode((*given, *statements), returned.value, right, wrong, words)
 
     def _guard(self, kind: _Kind) -> tuple[list[Condition], str]:
         """What forward asks of its inputs, and what it takes in people's words."""
         numbers = kind.numbers
-        first = self.texts[numbers[0]]
-        known = self.texts if kind.spans else [self.texts[number] for number in numbers]  # both ends of a span, whatever kind they are
+        first = self.modules[numbers[0]]
+        known = self.modules if kind.spans else [self.modules[number] for number in numbers]  # both ends of a span, whatever kind they are
         most = min((one.most for one in known if one.free == first.free), default=0)
-        made = [self.texts[number].made for number in numbers]
+        made = [self.modules[number].made for number in numbers]
         varied = {axis: values for axis, values in self.axes.items() if len({values[number] for number in numbers}) > 1}
         letters = {axis: next(name for name, (*_, ones) in self.sizes.items() if ones == values) for axis, values in varied.items()}
         tests = [compare("self.made", "==", first.made)] if self.constructors > 1 and len(set(made)) == 1 else []
-        words = []
-        for name, (shape, dtype) in first.inputs.items():
-            shown = [letters.get((name, axis), str(size)) for axis, size in enumerate(shape)]
-            shown[:1] = ["a"] if name in first.free else shown[:1]
-            words.append(f"{name} {dtype}[{', '.join(shown)}]")
-            tests += require_shape(name, shape, name in first.free, [axis for axis in range(len(shape)) if (name, axis) in varied])
-        for name in first.free:
-            one, other = (write_size((held, 0)) for held in (name, first.free[0]))
-            tests.append(compare(one, "<=", most) if name == first.free[0] else compare(one, "==", other))
+        shapes, words = require_inputs(first.inputs, first.free, most, letters)
+        tests += shapes
         keys: dict[Axis, str] = {}
         for axis, letter in letters.items():
             twin = next((known for known, name in keys.items() if name == letter), None)
@@ -298,15 +289,15 @@ class _Joiner:
         return tests, ", ".join(words) + (f", a up to {most}," if first.free else "")
 
 
-def _find_axes(texts: Sequence[SizedText]) -> dict[tuple[str, int], Numbers]:
-    """By input and axis the sizes, one for each text; without those that all texts share, and those that may be of any size."""
+def _find_axes(modules: Sequence[SizedModule]) -> dict[tuple[str, int], Numbers]:
+    """By input and axis the sizes, one for each module; without those that all share, and those that may be of any size."""
     found: dict[tuple[str, int], Numbers] = {}
-    for name, (shape, _) in texts[0].inputs.items():
+    for name, (shape, _) in modules[0].inputs.items():
         for axis in range(len(shape)):
-            shapes = [one.inputs[name][0] for one in texts]
+            shapes = [one.inputs[name][0] for one in modules]
             if all(len(one) == len(shape) for one in shapes):
                 values = tuple(one[axis] for one in shapes)
-                if len(set(values)) > 1 and not (axis == 0 and all(name in one.free for one in texts)):
+                if len(set(values)) > 1 and not (axis == 0 and all(name in one.free for one in modules)):
                     found[name, axis] = values
     return found
 
@@ -330,12 +321,6 @@ def _write_programs(
 
 _GRID = (0, 0, 1)
 """The place of a grid in the statement that launches a kernel."""
-
-
-def _read_launch(statement: Statement) -> Call | None:
-    """The launch of a kernel that a statement is."""
-    call = statement.value if isinstance(statement, Evaluate) else None
-    return call if isinstance(call, Call) and isinstance(call.function, Subscript) else None
 
 
 def _read_key(statement: Statement, path: Path) -> str:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 
-from tritonsmith.author.compiler.ir.code import Assign, Attribute, Call, Evaluate, Expression, Keyword, Name, Statement, Subscript, number
+from tritonsmith.author.compiler.ir.code import Assign, Attribute, Call, Evaluate, Expression, Keyword, Name, Statement, Subscript
 
 
 @dataclass(frozen=True)
@@ -18,8 +18,10 @@ class Launch:
     keeps: bool
     """Whether it asks for parts: `a, b = self.keep(path, kernel, parameter, shape)`. Others are `kernel[grid](...)`."""
 
-    def take(self, kernel: str, numbers: Mapping[str, int]) -> Statement:
+    def take(self, kernel: str, numbers: Mapping[str, Expression]) -> Statement:
         """The statement with another kernel, which takes numbers ahead of its constants."""
+        if kernel == self.kernel and not numbers:
+            return self.statement
         call = self.call
         if self.keeps:
             path, _, *rest = call.arguments
@@ -27,7 +29,7 @@ class Launch:
         else:
             assert isinstance(call.function, Subscript)
             call = replace(call, function=replace(call.function, value=Name(kernel)))
-        given = tuple(Keyword(name, number(value)) for name, value in numbers.items())
+        given = tuple(Keyword(name, value) for name, value in numbers.items())
         return replace(self.statement, value=replace(call, keywords=(*given, *call.keywords)), layout=None)
 
 

@@ -5,13 +5,12 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from tritonsmith.author.compiler.ir.bridge import parse_module
 from tritonsmith.author.compiler.ir.code import Expression, Number
 from tritonsmith.author.compiler.ir.parser import parse_expression
-from tritonsmith.author.compiler.ir.printer import print_statements
-from tritonsmith.author.compiler.ir.walk import Path
+from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.torch_calls import TorchCall, write_call
 from tritonsmith.author.compiler.module.numbers import Fitter, list_columns, put_in, read_whole
-from tritonsmith.author.members import assign, complete_members, parent_lines, settle_members
+from tritonsmith.author.members import Block, Line, Member, complete_members, list_parents, settle_members
 from tritonsmith.author.plan import NoSize
 from tritonsmith.evaluator.schema import TaskFacts
 
@@ -23,11 +22,11 @@ class SizeMembers:
     facts: TaskFacts
     fixed: Mapping[str, str]
     """Arguments of the constructor."""
-    modules: tuple[str, ...]
-    """Those that PyTorch calls need, as `path|constructor call`."""
+    modules: Mapping[str, TorchCall]
+    """By path: what makes a module that PyTorch calls need."""
     constants: Mapping[str, str]
     """Tensors of numbers: by the call that makes one its name."""
-    tables: tuple[str, ...]
+    tables: tuple[Line, ...]
     """Lines that keep tensors which no state holds."""
 
 
@@ -60,7 +59,7 @@ def write_members(sizes: Sequence[SizeMembers]) -> tuple[str, ...]:
     """Lines of the constructor. Raises NoSize where its arguments do not say what to make."""
     constructors = list_constructors(sizes)
     groups = [[one for one in sizes if one.fixed == fixed] for fixed in constructors]
-    lines = _merge([_write_group(group) for group in groups], constructors)
+    lines = _merge([_list_group(group) for group in groups], constructors)
     constants = {text: name for one, names in zip(sizes, rename_constants(sizes), strict=True)
                  for text, old in one.constants.items() for name in (names[old],)}  # fmt: skip
     tables = {one.tables for one in sizes if one.tables}
@@ -70,38 +69,34 @@ def write_members(sizes: Sequence[SizeMembers]) -> tuple[str, ...]:
     return settle_members((*lines, *buffers, *(line for one in tables for line in one)))
 
 
-def _write_group(group: Sequence[SizeMembers]) -> tuple[str, ...]:
+def _list_group(group: Sequence[SizeMembers]) -> tuple[Line, ...]:
     """Lines for one set of arguments. Raises NoSize where sizes with the same ones need other members."""
     facts = group[0].facts
-    modules = dict.fromkeys(line for one in group for line in one.modules)
-    made = {line.partition("|")[0]: line.partition("|")[2] for line in modules}
-    if any(one.facts.parameters != facts.parameters for one in group) or len(made) < len(modules):
+    made = {path: call for one in group for path, call in one.modules.items()}
+    if any(one.facts.parameters != facts.parameters or not one.modules.items() <= made.items() for one in group):
         raise NoSize(("sizes that SHAPES declares whose weights differ, while the constructor gets the same arguments", None))
-    lines = [part for path, text in made.items() for part in (*parent_lines(path, of_module=True), assign(path, text))]
+    calls = {path: print_expression(write_call(call)) for path, call in made.items()}
+    lines = [part for path, text in calls.items() for part in (*list_parents(path, of_module=True), Member(path, text))]
     names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path in made)]
-    return complete_members(lines, names, facts)
+    return tuple(complete_members(lines, names, facts))
 
 
-def _merge(groups: Sequence[tuple[str, ...]], constructors: Sequence[Mapping[str, str]]) -> list[str]:
+def _merge(groups: Sequence[tuple[Line, ...]], constructors: Sequence[Mapping[str, str]]) -> Sequence[Line | Block]:
     """The lines for all sets of arguments: with the arguments in place of numbers, or one set behind the other."""
     if len(set(groups)) == 1:
-        return [*groups[0]]
+        return groups[0]
     if not all(constructors):
         raise NoSize(("sizes that SHAPES declares whose weights differ, while the constructor gets no argument that says so", None))
     merged = _fit(groups, constructors)
     if merged is not None:
         return merged
-    return [
-        part for number, lines in enumerate(groups)
-        for part in (f"{'elif' if number else 'if'} self.made == {number}:", *(f"    {line}" for line in lines))
-    ]  # fmt: skip
+    return [Block(f"{'elif' if number else 'if'} self.made == {number}:", lines) for number, lines in enumerate(groups)]
 
 
-def _fit(groups: Sequence[tuple[str, ...]], constructors: Sequence[Mapping[str, str]]) -> list[str] | None:
+def _fit(groups: Sequence[tuple[Line, ...]], constructors: Sequence[Mapping[str, str]]) -> list[Line] | None:
     """Lines that do for all sets of arguments; None where a number does not follow from them."""
-    records = [parse_module("\n".join(lines)) for lines in groups]
-    columns = list_columns(records)
-    if columns is None:
+    members = [[line for line in lines if isinstance(line, Member)] for lines in groups]
+    if len({tuple(one.path for one in ones) for ones in members}) > 1:
         return None
     arguments = {name: [parse_expression(fixed[name]) if name in fixed else None for fixed in constructors] for name in constructors[0]}
     sizes = {
@@ -110,11 +105,15 @@ def _fit(groups: Sequence[tuple[str, ...]], constructors: Sequence[Mapping[str, 
         and len(whole) == len(constructors) and len(set(whole)) > 1
     }  # fmt: skip
     fitter = Fitter(sizes)
-    words: dict[Path, Expression] = {}
-    for path, values in columns.items():
-        whole = read_whole(values)
-        word = fitter.write(whole) if whole is not None else None
-        if word is None:
-            return None
-        words[path] = word
-    return print_statements(put_in(records[0], words).body).split("\n")
+    fitted = [_fit_value([parse_expression(one.value) for one in ones], fitter) for ones in zip(*members, strict=True)]
+    values = [print_expression(value) for value in fitted if value is not None]
+    return [Member(one.path, value) for one, value in zip(members[0], values, strict=True)] if None not in fitted else None
+
+
+def _fit_value(values: Sequence[Expression], fitter: Fitter) -> Expression | None:
+    """One expression for all sets of arguments; None where a number does not follow from them."""
+    columns = list_columns(values)
+    whole = {path: read_whole(numbers) for path, numbers in columns.items()} if columns is not None else None
+    words = {path: fitter.write(ones) if ones is not None else None for path, ones in whole.items()} if whole is not None else {}
+    known = {path: word for path, word in words.items() if word is not None}
+    return put_in(values[0], known) if whole is not None and len(known) == len(words) else None

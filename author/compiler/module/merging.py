@@ -27,7 +27,7 @@ class _Merged:
     """What one of the module's functions is in the end."""
 
     name: str
-    numbers: dict[str, int] = field(default_factory=dict)
+    numbers: dict[str, Expression] = field(default_factory=dict)
     """What its launch, or a function that calls it, has to give besides."""
 
 
@@ -50,6 +50,11 @@ class _Group:
 
     docs: list[str]
     words: Mapping[Values, Expression]
+
+    def tell(self, values: Values) -> str | None:
+        """The argument that numbers are, where they are one."""
+        word = self.words.get(values)
+        return word.name if isinstance(word, Name) else None
 
 
 def merge_kernels(module: ModuleCode) -> ModuleCode:
@@ -125,7 +130,7 @@ class _Merger:
             if not isinstance(node, Call) or not isinstance(node.function, Name) or node.function.name not in self.merged:
                 return node
             merged = self.merged[node.function.name]
-            return replace(node, function=Name(merged.name), arguments=(*node.arguments, *map(number, merged.numbers.values())))
+            return replace(node, function=Name(merged.name), arguments=(*node.arguments, *merged.numbers.values()))
 
         self.functions[name] = _forget_layout(replace_nodes(self.functions[name], change))
 
@@ -142,7 +147,7 @@ class _Merger:
         self.functions[first.name] = _forget_layout(_sign(put(first.function, words), fit))
         self.groups[first.name] = _Group([_read_doc(one.function) for one in members], fit.words)
         for place, one in enumerate(members):
-            self.merged[one.name] = _Merged(first.name, {key: values[place] for key, values in fit.arguments.items()})
+            self.merged[one.name] = _Merged(first.name, {key: number(values[place]) for key, values in fit.arguments.items()})
             if place:
                 del self.functions[one.name]
 
@@ -152,7 +157,7 @@ class _Merger:
         for name, group in self.groups.items():
             function = self.functions[name]
             if function.docstring is not None:
-                doc = join_docs(group.docs, group.words, _list_words(function), renamed)
+                doc = join_docs(group.docs, group.tell, _list_words(function), renamed)
                 head = code.Evaluate(code.String(f'"""{doc}"""'))
                 self.functions[name] = replace(function, body=(head, *function.body[1:]))
         return tuple(self.functions.values())

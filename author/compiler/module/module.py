@@ -20,6 +20,7 @@ from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Assign, Attribute, Call, Evaluate, Expression, Function, Keyword, Name, Statement, number
 from tritonsmith.author.compiler.ir.operators import Constant
 from tritonsmith.author.compiler.ir.scatter import Scatter
+from tritonsmith.author.compiler.ir.torch_calls import Clone, write_call, write_items, write_view
 from tritonsmith.author.compiler.ir.values import Formula, Held, Item, Joined, Tensor, TensorView
 from tritonsmith.author.compiler.ir.walk import iterate, names_in
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
@@ -28,21 +29,19 @@ from tritonsmith.author.compiler.kernels.held import is_held, write_held
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel
 from tritonsmith.author.compiler.kernels.names import Namer, list_operations
 from tritonsmith.author.compiler.kernels.pointwise import write_pointwise, write_scatter
-from tritonsmith.author.compiler.kernels.product_kernels import write_product
+from tritonsmith.author.compiler.kernels.product_grid import SIZES
 from tritonsmith.author.compiler.kernels.product_parts import FreshParts
-from tritonsmith.author.compiler.kernels.product_tiles import SIZES, number_products, pick_settings
+from tritonsmith.author.compiler.kernels.product_tiles import number_products, pick_settings
+from tritonsmith.author.compiler.kernels.products import write_product
 from tritonsmith.author.compiler.kernels.rows import write_rows
 from tritonsmith.author.compiler.kernels.split import write_split
 from tritonsmith.author.compiler.module.equal_kernels import SharedKernels
 from tritonsmith.author.compiler.module.launches import make_launch
-from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, fill_expression, read_expression, read_kernel
-from tritonsmith.author.compiler.module.record import ModuleText as ModuleText
-from tritonsmith.author.compiler.module.record import SizedForward as SizedForward
+from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, ModuleFrame, read_expression
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.compiler.reading.reader import Forward, NamedValues, list_values
 from tritonsmith.author.members import attribute
 from tritonsmith.author.recipe import Settings
-from tritonsmith.evaluator.schema import TensorSpec
 
 _HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
             "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "split_alike", "leaves_range",
@@ -76,7 +75,7 @@ class ModuleWriter:
         self.kept: dict[tuple[Expression, ...], tuple[str, ...]] = {}
         """By what is asked for: the variables of a parameter's parts."""
         self.shared = SharedKernels()
-        self.frame = ModuleText()
+        self.frame = ModuleFrame()
         self.kernels: list[Function] = []
         self.statements: list[Statement] = []
         given = [one for one in forward.inputs if not one.number]
@@ -159,11 +158,7 @@ class ModuleWriter:
 
     def _write_call(self, region: CallRegion, read: set[int]) -> None:
         call = region.call
-        text = call.text
-        while "SELF[" in text:
-            path = text[text.index("SELF[") + 5 : text.index("]")]
-            text = text.replace(f"SELF[{path}]", attribute(path))
-        value = fill_expression(text, *map(self.express, call.inputs), device=self.device)
+        value = write_call(call.record, [*map(self.express, call.inputs)], self.device)
         name = self.locals.choose(call.name)
         self.variables[id(call)] = name
         self._set(name, _call(value, "contiguous") if id(call) in read and not call.several else value)
@@ -175,9 +170,9 @@ class ModuleWriter:
         if isinstance(value, Held):
             return read_expression(value.source)
         if isinstance(value, Item):
-            return fill_expression(f"{{0}}{value.way}", self.express(value.call))
-        assert isinstance(value, TensorView), "the cut stores all others"
-        return fill_expression(value.python, self.express(value.source))
+            return write_items(value.places, self.express(value.call))
+        assert isinstance(value, TensorView) and value.shown is not None, "the cut stores all others"
+        return write_view(value.shown, self.express(value.source))
 
     def _show(self, results: Any) -> Expression:
         if isinstance(results, Tensor):
@@ -206,7 +201,7 @@ class ModuleWriter:
         if kernel.parts is not None:
             self._keep(kernel.parts)
         function = kernel.function(f"{', '.join(list_operations(region))} of {_describe(region)}.")
-        launched = self._share(kernel.name, [*([read_kernel(kernel.ahead)] if kernel.ahead else []), function])
+        launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), function])
         arguments = [self._pass(value) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
         options = {name: number(value) for name, value in kernel.constants} | {"num_warps": number(kernel.warps)}
         options |= {"num_stages": number(kernel.stages)} if kernel.stages else {}
@@ -219,7 +214,7 @@ class ModuleWriter:
     def _allocate(self, value: Tensor) -> Expression:
         """The memory of a value, with what it holds ahead of the kernel."""
         if isinstance(value, Scatter) and not value.is_fresh:
-            return fill_expression("{0}.clone(memory_format=torch.contiguous_format)", self.express(value.base))
+            return write_view(Clone(contiguous=True), self.express(value.base))
         base = value.base if isinstance(value, Scatter) and isinstance(value.base, Formula) else None
         zeroed = base is not None and base.expression in (Constant(0), Constant(0.0)) or isinstance(value, Buffer) and value.zeroed
         filled = () if base is None or zeroed else (base.fill(()),)
@@ -236,7 +231,7 @@ class ModuleWriter:
 
     def _keep(self, parts: KeptParts) -> None:
         """Add the kernel that splits a parameter, and the line that asks for its parts, unless forward has them already."""
-        kernel = self._share(parts.kernel, [read_kernel(parts.text)])
+        kernel = self._share(parts.function.name, [parts.function])
         self.frame.keeps = True
         path = code.String(f'"{parts.held.path}"')
         asked = (path, Name(kernel), self.express(parts.held), _show_shape(parts.parts))
@@ -273,8 +268,3 @@ def _describe(region: WorkRegion) -> str:
     if region.free:
         return f"{shown.dtype}[{', '.join(['...', *map(str, shown.shape[1:])])}]"
     return f"{shown.dtype}{list(shown.shape)}"
-
-
-def describe_tensor(name: str, spec: TensorSpec) -> str:
-    """An argument in words."""
-    return f"{name} {spec.dtype}{list(spec.shape)}"

@@ -1,40 +1,21 @@
-"""The record of a module: its kernels and its forwards. Text that is handed over is read here, and printed again at the end."""
+"""The record of a module: its kernels and its forwards, and the text that its template is filled with."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tritonsmith.author.compiler.ir.bridge import parse_function, parse_module
-from tritonsmith.author.compiler.ir.code import Expression, Function, Module, Statement
-from tritonsmith.author.compiler.ir.parser import parse_expression, parse_statements
+from tritonsmith.author.compiler.ir.bridge import parse_function
+from tritonsmith.author.compiler.ir.code import Expression, Function, Module, Return, Statement
+from tritonsmith.author.compiler.ir.parser import parse_expression
 from tritonsmith.author.compiler.ir.printer import print_expression, print_function, print_statements
-from tritonsmith.author.compiler.ir.walk import substitute
 
 
 @dataclass
-class SizedForward:
-    """A forward for some sizes of the inputs."""
+class ModuleFrame:
+    """What is known of a module besides its code: its names, its guards, what it needs."""
 
-    lines: list[str]
-    returned: str
-    right: str
-    """Whether inputs have such sizes."""
-    wrong: str
-    """Whether they have others."""
-    made_for: str
-    """The sizes in words."""
-
-
-@dataclass
-class ModuleText:
-    """The parts of a module's text."""
-
-    kernels: list[str] = field(default_factory=list)
-    """The text of each kernel."""
-    forward: list[str] = field(default_factory=list)
-    returned: str = ""
     helpers: tuple[str, ...] = ()
     libdevice: bool = False
     functional: bool = False
@@ -52,50 +33,83 @@ class ModuleText:
     """Whether forward got something that the kernels are not made for."""
     made_for: str = ""
     """What they are made for, in words."""
-    sized: list[SizedForward] = field(default_factory=list)
-    """The forwards for other sizes each, where one does not do for all."""
     missed: list[int] = field(default_factory=list)
     """Long spans of sizes, by their number, that it is not for."""
 
 
 @dataclass(frozen=True)
 class ForwardCode:
-    """What a forward does."""
+    """What a forward does, and of one for some sizes of the inputs which these are."""
 
     statements: tuple[Statement, ...]
-    returned: Expression | None
-    """None for a module whose forwards are for one size each."""
+    returned: Expression
+    right: str = ""
+    """Whether inputs have such sizes."""
+    wrong: str = ""
+    """Whether they have others."""
+    made_for: str = ""
+    """The sizes in words."""
+
+    @property
+    def body(self) -> Module:
+        """The statements with what it returns at the end."""
+        return Module((*self.statements, Return(self.returned)))
 
 
 @dataclass(frozen=True)
 class ModuleCode:
-    """The code of a module, with what is no code: its names, its guards, what it needs besides."""
+    """The code of a module, with what is no code."""
 
     kernels: tuple[Function, ...]
     forwards: tuple[ForwardCode, ...]
-    """The one for all sizes, and those for some sizes each."""
-    frame: ModuleText
-    """The rest; its code is that which was handed over."""
-
-    @classmethod
-    def from_text(cls, text: ModuleText) -> ModuleCode:
-        """The record of a module whose kernels and forwards are text."""
-        forwards = [(text.forward, text.returned), *((one.lines, one.returned) for one in text.sized)]
-        return cls(tuple(map(read_kernel, text.kernels)), tuple(read_forward(*parts) for parts in forwards), text)
+    """The one for all sizes, or several for some sizes each."""
+    frame: ModuleFrame
 
     def as_text(self) -> ModuleText:
-        """The text of the module: what its template is filled with."""
-        first, *others = [(_list_lines(one.statements), _print(one.returned)) for one in self.forwards]
-        sized = [replace(one, lines=lines, returned=shown) for one, (lines, shown) in zip(self.frame.sized, others, strict=True)]
-        kernels = [print_function(kernel) for kernel in self.kernels]
-        return replace(self.frame, kernels=kernels, forward=first[0], returned=first[1], sized=sized)
+        """The text of the module."""
+        forwards = [
+            SizedForward(_list_lines(one.statements), print_expression(one.returned), one.right, one.made_for) for one in self.forwards
+        ]
+        single = forwards[0] if len(forwards) == 1 else SizedForward([], "", "", "")
+        return ModuleText(
+            **vars(self.frame), kernels=[print_function(kernel) for kernel in self.kernels], forward=single.lines,
+            returned=single.returned, sized=forwards if len(forwards) > 1 else [],
+        )  # fmt: skip
 
     def list_statements(self) -> Iterable[Statement]:
         """The statements of all forwards."""
         return (statement for forward in self.forwards for statement in forward.statements)
 
 
-# Text that is handed over. It goes when every writer makes records.
+def _list_lines(statements: Sequence[Statement]) -> list[str]:
+    return print_statements(statements).split("\n") if statements else []
+
+
+@dataclass
+class SizedForward:
+    """The text of a forward for some sizes of the inputs."""
+
+    lines: list[str]
+    returned: str
+    right: str
+    """Whether inputs have such sizes."""
+    made_for: str
+    """The sizes in words."""
+
+
+@dataclass
+class ModuleText(ModuleFrame):
+    """The parts of a module's text."""
+
+    kernels: list[str] = field(default_factory=list)
+    """The text of each kernel."""
+    forward: list[str] = field(default_factory=list)
+    returned: str = ""
+    sized: list[SizedForward] = field(default_factory=list)
+    """The forwards for other sizes each, where one does not do for all."""
+
+
+# Text that writers of kernels and readers of names hand over
 
 
 @lru_cache(maxsize=4096)
@@ -108,29 +122,3 @@ def read_kernel(text: str) -> Function:
 def read_expression(text: str) -> Expression:
     """The record of an expression's text."""
     return parse_expression(text)
-
-
-def fill_expression(text: str, *values: Expression, **named: Expression) -> Expression:
-    """The record of a text with `{0}` and `{name}` in place of values."""
-    numbered = {f"value_{place}_": value for place, value in enumerate(values)}
-    holes = {f"{name}_": value for name, value in named.items()}
-    return substitute(read_expression(text.format(*numbered, **{name: f"{name}_" for name in named})), numbered | holes)
-
-
-def read_forward(lines: Sequence[str], returned: str) -> ForwardCode:
-    """The record of a forward's lines and of what it returns."""
-    return ForwardCode(parse_statements("\n".join(lines)), parse_expression(returned) if returned else None)
-
-
-@lru_cache(maxsize=256)
-def read_body(lines: tuple[str, ...], returned: str) -> Module:
-    """The record of a forward's lines, with the return behind them: several settings have one forward."""
-    return parse_module("\n".join((*lines, f"return {returned}")))
-
-
-def _list_lines(statements: Sequence[Statement]) -> list[str]:
-    return print_statements(statements).split("\n") if statements else []
-
-
-def _print(returned: Expression | None) -> str:
-    return print_expression(returned) if returned is not None else ""

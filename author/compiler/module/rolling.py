@@ -28,12 +28,10 @@ def roll_steps(module: ModuleCode) -> ModuleCode:
 
 def _roll(forward: ForwardCode) -> ForwardCode:
     """One forward."""
-    if forward.returned is None:
-        return forward
     rolled = _Rolled(forward.statements, forward.returned)
     while rolled.roll_once():
         pass
-    return ForwardCode(rolled.list_statements(), rolled.returned) if rolled.loops else forward
+    return replace(forward, statements=rolled.list_statements(), returned=rolled.returned) if rolled.loops else forward
 
 
 @dataclass(frozen=True, eq=False)

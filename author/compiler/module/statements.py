@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from dataclasses import replace as with_fields
 from enum import StrEnum
+from itertools import groupby
 
 from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Assign, Call, Evaluate, Expression, Name, Node, Number, Statement, String, Word, number
@@ -15,9 +15,6 @@ from tritonsmith.author.compiler.module.launches import read_launch
 
 _KNOWN = frozenset({"self", "torch", "F", "nn", "triton", "math"})
 """Names that are no variables of forward."""
-_DIGITS = re.compile(r"(\d+)")
-_NUMBERED = re.compile(r"_\d+(?=_|$)")
-"""What a variable's name has of the step that it belongs to."""
 _OWN = (code.Lambda, code.Comprehension, code.FormattedString)
 """Expressions with variables, or text, of their own."""
 _APART = (Call, code.Keyword, code.Subscript, code.Slice, code.Tuple, code.List, code.Group, Assign)
@@ -278,14 +275,14 @@ class _LoopWriter:
 
     def _name(self, key: Key) -> str:
         own = str(self.blocks[0][key[0]].slots[key[1]].value)
-        short = _NUMBERED.sub("", own)
+        short = _strip_numbers(own)
         return own if short in self.names else self._choose(short)
 
     def _collect(self, read: set[str], plain: Mapping[Key, str]) -> tuple[dict[Key, str], dict[str, Expression]]:
         """Lists of what every step made, where more than the last one is read behind the loop; and how all of it is read there."""
         last = len(self.blocks) - 1
         keys = [(at, place) for step, at, place in sorted(self.made[name] for name in read) if step != last]
-        lists = {key: self._choose(f"{_NUMBERED.sub('', plain[key])}_by_step") for key in dict.fromkeys(keys)}
+        lists = {key: self._choose(f"{_strip_numbers(plain[key])}_by_step") for key in dict.fromkeys(keys)}
         renamed: dict[str, Expression] = {}
         for name in read:
             step, *key = self.made[name]
@@ -302,21 +299,27 @@ class _LoopWriter:
         return free
 
 
+def _strip_numbers(name: str) -> str:
+    """The name of a variable without the numbers of the step that it belongs to: `w_3_high` is `w_high`."""
+    first, *rest = name.split("_")
+    return "_".join((first, *(part for part in rest if not part.isdecimal())))
+
+
 def _set(name: str, value: Expression) -> Statement:
     return Assign((Name(name),), value=value)
 
 
 def _find_progress(values: Sequence[str]) -> list[str | tuple[int, int]]:
     """Texts as one: pieces that all have, and numbers as (first, growth from step to step). Raises _NoLoop."""
-    split = [_DIGITS.split(value) for value in values]
+    split = [["".join(run) for _, run in groupby(value, str.isdecimal)] for value in values]
     if len({len(one) for one in split}) != 1:
         raise _NoLoop
     roles: list[str | tuple[int, int]] = []
-    for place, pieces in enumerate(zip(*split, strict=True)):
+    for pieces in zip(*split, strict=True):
         if len(set(pieces)) == 1:
             roles.append(pieces[0])
             continue
-        if place % 2 == 0 or any(str(int(one)) != one for one in pieces):
+        if any(not one.isdecimal() or str(int(one)) != one for one in pieces):
             raise _NoLoop
         whole = [*map(int, pieces)]
         by = whole[1] - whole[0]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Mapping
 from dataclasses import dataclass
 
@@ -21,8 +20,6 @@ _SHAPED = ("zeros", "full", "reshape", "broadcast_to")
 _BOUNDING = ("minimum", "maximum", "where")
 _BOUNDED = {"m": "M", "line": "M", "n": "N", "across": "K", "down": "K"}
 """By variable of a product's kernel: the letter of its size."""
-_POINTER = re.compile(r"(.+?)_(ptr|at)(?:_\d+)?")
-"""Names of addresses: of pointers, and of places."""
 Trail = tuple[tuple[Node, int], ...]
 """The records around one, the innermost last, each with the number of the child that leads to it."""
 
@@ -84,8 +81,7 @@ def list_numbers(function: Function, helpers: Mapping[str, tuple[str, ...]]) -> 
 
 def find_pointers(function: Function) -> set[str]:
     """Parameters that are pointers, and variables that are pointers with something added."""
-    names = [(one.name, _POINTER.fullmatch(one.name)) for one in function.parameters if one.annotation is None]
-    pointers = {name for name, match in names if match is not None and match[2] == "ptr"}
+    pointers = {one.name for one in function.parameters if one.annotation is None and _read_address(one.name)[1] == "ptr"}
     for node in iterate(function):
         match node:
             case code.Assign(targets=(Name(name=name), *_), value=Expression() as value) if pointers & {*_list_summands(value)}:
@@ -196,6 +192,14 @@ def _find_tensor(top: Node, above: Node) -> str:
     """The tensor whose addresses an expression gives."""
     targets = [target.name for target in above.targets if isinstance(target, Name)] if isinstance(above, code.Assign) else []
     for name in (*_list_summands(top), *targets):
-        if (match := _POINTER.fullmatch(name)) is not None:
-            return match[1]
+        if tensor := _read_address(name)[0]:
+            return tensor
     return ""
+
+
+def _read_address(name: str) -> tuple[str, str]:
+    """The tensor that a name is an address of, and `ptr` or `at` for a pointer or a place; twice empty for any other name."""
+    tensor, _, kind = name.rpartition("_")
+    if kind.isdecimal():
+        tensor, _, kind = tensor.rpartition("_")
+    return (tensor, kind) if tensor and kind in ("ptr", "at") else ("", "")

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Protocol, TypeVar
 
-from tritonsmith.author.compiler.module.module import ModuleText
+from tritonsmith.author.compiler.module.record import ModuleText
 from tritonsmith.author.plan import NoPlan, NoSize
 from tritonsmith.evaluator.schema import OpNode, SizeValue, Task, TaskFacts
 from tritonsmith.evaluator.tasks.declared import list_members

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable, Collection, Sequence
 from typing import Any
 
 from tritonsmith.author.compiler.ir.operators import A, B
 from tritonsmith.author.compiler.ir.operators import Operator as Op
+from tritonsmith.author.compiler.ir.torch_calls import Clone, Permute
 from tritonsmith.author.compiler.ir.values import Held, Position, Tensor, TensorView, base_of
 from tritonsmith.author.compiler.lowering.calls import NotCovered
 from tritonsmith.author.compiler.lowering.patches import put
@@ -15,7 +15,7 @@ from tritonsmith.author.compiler.lowering.pointwise import formula, select_where
 from tritonsmith.author.compiler.lowering.views import embed_diagonal, permute, reshape, view
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.plan import NoPlan
-from tritonsmith.author.writes import PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer, shows_other
+from tritonsmith.author.writes import OVERLAID, PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer, shows_other
 from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.node_names import name_node
 
@@ -52,7 +52,7 @@ class Aliases:
         elif name == "getattr":
             if node.args[1] in ("T", "mT", "data"):
                 self._shown[node.name] = (source, node)
-        elif name in (*RESHAPED, *TURNED, *SPLIT, *PICKED, "nn.Flatten", "nn.Unflatten"):
+        elif name in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *OVERLAID, "nn.Flatten", "nn.Unflatten"):
             if not any(isinstance(one, Tensor) for one in _keys(node, self._made)):
                 self._shown[node.name] = (source, node)
 
@@ -124,10 +124,9 @@ class Aliases:
         self._made[name] = Held(shape=source.shape, dtype=source.dtype, source="_")  # turns of turned tensors are put together
         turned = self._again(via)
         self._made[name] = source
-        found = re.fullmatch(r"\{0\}\.permute\(([\d, ]+)\)", turned.python) if isinstance(turned, TensorView) else None
-        if found is None:
+        if not isinstance(turned, TensorView) or not isinstance(turned.shown, Permute):
             return value
-        order = [int(axis) for axis in found[1].split(",")]
+        order = turned.shown.order
         return permute(value, tuple(order.index(axis) for axis in range(len(order))))
 
 
@@ -138,8 +137,7 @@ def _copy_given(value: Any) -> Any:
     base = base_of(value) if isinstance(value, Tensor) else None
     if not isinstance(base, Held) or not base.given:
         return value
-    form = "" if value is base else "memory_format=torch.contiguous_format"
-    return view(value, value.shape, lambda at: at, f"{{0}}.clone({form})")
+    return view(value, value.shape, lambda at: at, Clone(contiguous=value is not base))
 
 
 def _keys(node: OpNode, made: dict[str, Any]) -> list[Any]:
@@ -173,6 +171,7 @@ def _join_parts(via: OpNode, source: Tensor, parts: Any) -> Tensor:
     name = name_call(via)
     place_of_axis = 1 if name == "unbind" else 2
     given: Any = via.kwargs.get("dim", via.args[place_of_axis] if len(via.args) > place_of_axis else 0)
+    given = {"hsplit": min(1, len(source.shape) - 1), "vsplit": 0, "dsplit": 2}.get(name, given)
     axis, start = given % len(source.shape), 0
     lead: list[Any] = [{"slice": [None, None, None]}] * axis
     value = source

@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
-import math
-import re
 from typing import Any
 
+from tritonsmith.author.compiler.ir.operators import Operand
+from tritonsmith.author.compiler.ir.torch_calls import (
+    FUNCTIONAL,
+    PREFIXES,
+    SIGNS,
+    Global,
+    Surrounding,
+    TorchCall,
+    Way,
+    call_function,
+)
 from tritonsmith.author.compiler.ir.values import FLOATS, Item, LibraryCall, Tensor
 from tritonsmith.author.compiler.lowering.calls import NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import as_type, cast, constant
@@ -48,17 +57,12 @@ _BY_VALUE = ("nonzero", "argwhere", "unique", "unique_consecutive", "masked_sele
 """Calls whose values decide the shape of their result."""
 _PICKS = ("dropout", "rand", "bernoulli", "multinomial", "normal", "uniform", "exponential_", "geometric_", "cauchy_")
 _WHOLE = {"slice": [None, None, None]}
-_OPERATORS = {"matmul": "@", "add": "+", "sub": "-", "mul": "*", "truediv": "/", "pow": "**", "floordiv": "//", "mod": "%",
-              "eq": "==", "ne": "!=", "lt": "<", "le": "<=", "gt": ">", "ge": ">=", "and_": "&", "or_": "|", "xor": "^",
-              "lshift": "<<", "rshift": ">>"}  # fmt: skip
-_SIGNS = {"invert": "~", "neg": "-", "pos": "+"}
 _DEVICE = "<device>"
-_OF_CARD = "{device}"
-"""The device of forward's tensors, in the text of a call."""
+"""What a trace has in place of a device."""
 
 
-def call_library(call: NodeCall, members: list[str]) -> Tensor | ComplexPair | tuple[Tensor, ...]:
-    """The node as a PyTorch call; lines that make a module are added to `members`. Raises NoPlan for what cannot be written."""
+def call_library(call: NodeCall, members: dict[str, TorchCall]) -> Tensor | ComplexPair | tuple[Tensor, ...]:
+    """The node as a PyTorch call; what makes a module is added to `members`, by its path. Raises NoPlan for what cannot be written."""
     node = call.node
     inputs: list[Tensor] = []
     if not node.outputs:
@@ -71,50 +75,52 @@ def call_library(call: NodeCall, members: list[str]) -> Tensor | ComplexPair | t
     if name in _BY_VALUE or counted or isinstance(repeats, Tensor) or (name == "where" and len(node.args) == 1):
         raise NoPlan((f"{name_node(node)}, whose values decide a shape", node))
     try:
-        text = _write_call(call, inputs, members)
+        record = _record_call(call, inputs, members)
     except NotCovered:
         raise NoPlan((name_node(node), node)) from None
     if call.dtype == COMPLEX:
-        return _show_parts(call, text, inputs)
+        return _show_parts(call, record, inputs)
     several = len(node.outputs) > 1 or node.module_type in TUPLES or name in _LISTS
     made = LibraryCall(
-        shape=call.shape, dtype=call.dtype, name=node.name, text=text, inputs=tuple(inputs), says=name_node(node), several=several,
+        shape=call.shape, dtype=call.dtype, name=node.name, record=record, inputs=tuple(inputs), says=name_node(node), several=several,
     )  # fmt: skip
     if not several:
         return made
     if node.module_type == "LSTM":
-        ways = ("[0]", "[1][0]", "[1][1]")
+        places = ((0,), (1, 0), (1, 1))
         items = [
-            Item(shape=one.shape, dtype=one.dtype, name=node.name, call=made, way=way) for one, way in zip(node.outputs, ways, strict=True)
+            Item(shape=one.shape, dtype=one.dtype, name=node.name, call=made, places=at)
+            for one, at in zip(node.outputs, places, strict=True)
         ]
         return (items[0], (items[1], items[2]))  # type: ignore[return-value]
     return tuple(
-        Item(shape=one.shape, dtype=one.dtype, name=node.name, call=made, way=f"[{place}]") for place, one in enumerate(node.outputs)
+        Item(shape=one.shape, dtype=one.dtype, name=node.name, call=made, places=(place,)) for place, one in enumerate(node.outputs)
     )  # fmt: skip
 
 
-def _show_parts(call: NodeCall, text: str, inputs: list[Tensor]) -> ComplexPair:
+def _show_parts(call: NodeCall, record: TorchCall, inputs: list[Tensor]) -> ComplexPair:
     """A call that gives a complex tensor. Raises NoPlan where it gives several."""
     if len(call.node.outputs) > 1:
         raise NoPlan((f"{name_node(call.node)} that gives several complex tensors", call.node))
     return split(
         LibraryCall(
-            shape=(*call.shape, 2), dtype=REAL, name=call.node.name, text=f"torch.view_as_real({text})", inputs=tuple(inputs),
-            says=name_node(call.node),
+            shape=(*call.shape, 2), dtype=REAL, name=call.node.name, record=call_function("torch.view_as_real", record),
+            inputs=tuple(inputs), says=name_node(call.node),
         )
     )  # fmt: skip
 
 
-def _write_call(call: NodeCall, inputs: list[Tensor], members: list[str]) -> str:
-    """The text of a call; tensors are added to `inputs`. Raises NotCovered for arguments that cannot be written."""
+def _record_call(call: NodeCall, inputs: list[Tensor], members: dict[str, TorchCall]) -> TorchCall:
+    """The record of a call; tensors are added to `inputs`. Raises NotCovered for arguments that no record stands for."""
     node = call.node
     if node.op == "call_module":
-        return _write_module(call, inputs, members)
-    arguments = [_write(one, inputs) for one in call.args]
-    named = [_name(key, value, inputs) for key, value in call.kwargs.items() if not key.startswith("_") and key != "inplace"]
+        return _record_module(call, inputs, members)
+    arguments = tuple(_record(one, inputs) for one in call.args)
+    named = {key: Surrounding.DEVICE if key == "device" else _record(value, inputs)
+             for key, value in call.kwargs.items() if not key.startswith("_") and key != "inplace"}  # fmt: skip
     if node.op == "call_function" and not inputs and "device" not in call.kwargs and _makes_tensor(node):
-        named.append(f"device={_OF_CARD}")
-    return _write_function(node, arguments, named)
+        named["device"] = Surrounding.DEVICE
+    return _record_function(node, arguments, named)
 
 
 def put_by_call(source: Tensor, keys: list[Any], value: Any, node: OpNode) -> Tensor:
@@ -124,17 +130,17 @@ def put_by_call(source: Tensor, keys: list[Any], value: Any, node: OpNode) -> Te
         raise NoPlan((name_node(node), node))
     given = value if isinstance(value, Tensor) else constant(value, source.dtype)
     inputs: list[Tensor] = [source]
-    texts = (f"torch.full((), {one}, device={_OF_CARD})" if type(one) is int else _write(one, inputs) for one in keys if one != _WHOLE)
-    places = ", ".join("None" if one == _WHOLE else next(texts) for one in keys)
-    stored = _write(cast(as_type(given, source.dtype), source.dtype), inputs)
+    places = [None if one == _WHOLE else _record_place(one, inputs) for one in keys]
+    stored = _record(cast(as_type(given, source.dtype), source.dtype), inputs)
     return LibraryCall(
-        shape=source.shape, dtype=source.dtype, name=node.name, text=f"torch.ops.aten.index_put({{0}}, [{places}], {stored})",
-        inputs=tuple(inputs), says="torch.index_put",
+        shape=source.shape, dtype=source.dtype, name=node.name,
+        record=call_function("torch.ops.aten.index_put", Operand(0), places, stored), inputs=tuple(inputs), says="torch.index_put",
     )  # fmt: skip
 
 
-def _name(key: str, value: Any, inputs: list[Tensor]) -> str:
-    return f"device={_OF_CARD}" if key == "device" else f"{key}={_write(value, inputs)}"
+def _record_place(key: Any, inputs: list[Tensor]) -> Any:
+    """A key of an index; a single place as a tensor."""
+    return call_function("torch.full", (), key, device=Surrounding.DEVICE) if type(key) is int else _record(key, inputs)
 
 
 def _makes_tensor(node: OpNode) -> bool:
@@ -142,51 +148,50 @@ def _makes_tensor(node: OpNode) -> bool:
     return node.target.startswith("torch.") and node.target.count(".") == 1
 
 
-def _write_function(node: OpNode, arguments: list[str], named: list[str]) -> str:
+def _record_function(node: OpNode, arguments: tuple[Any, ...], named: dict[str, Any]) -> TorchCall:
     module, _, name = node.target.rpartition(".")
-    name = name.rstrip("_") if name not in _OPERATORS else name  # the call that changes nothing
+    name = name.rstrip("_") if name not in SIGNS else name  # the call that changes nothing
     if node.op == "call_method":
-        return f"{arguments[0]}.{name}({', '.join([*arguments[1:], *named])})"
+        return TorchCall(Way.METHOD, name, arguments, named)
     if module in ("_operator", "operator"):
-        sign = name if name in _OPERATORS else name.removeprefix("i")
-        if sign in _OPERATORS and len(arguments) == 2:
-            return f"({f' {_OPERATORS[sign]} '.join(arguments)})"
-        if name in _SIGNS and len(arguments) == 1:
-            return f"({_SIGNS[name]}{arguments[0]})"
+        sign = name if name in SIGNS else name.removeprefix("i")
+        if sign in SIGNS and len(arguments) == 2:
+            return TorchCall(Way.OPERATOR, sign, arguments)
+        if name in PREFIXES and len(arguments) == 1:
+            return TorchCall(Way.OPERATOR, name, arguments)
         raise NoPlan((name_node(node), node))
-    if not re.fullmatch(r"(torch(\.\w+)*|math)", module):
+    if module != "math" and module.partition(".")[0] != "torch":
         raise NoPlan((name_node(node), node))
-    target = f"{module}.{name}".replace("torch.nn.functional.", "F.")
-    return f"{target}({', '.join([*arguments, *named])})"
+    return TorchCall(Way.FUNCTION, f"{module}.{name}", arguments, named)
 
 
-def _write_module(call: NodeCall, inputs: list[Tensor], members: list[str]) -> str:
+def _record_module(call: NodeCall, inputs: list[Tensor], members: dict[str, TorchCall]) -> TorchCall:
     node = call.node
-    arguments = [_write(one, inputs) for one in call.args]
-    named = [f"{key}={_write(value, inputs)}" for key, value in call.kwargs.items()]
+    arguments = [_record(one, inputs) for one in call.args]
+    named = {key: _record(value, inputs) for key, value in call.kwargs.items()}
     if node.module_type in _FUNCTIONS:
         name, parameters, attributes = _FUNCTIONS[node.module_type]
         mode = node.attributes.get("padding_mode", "zeros")
         if mode != "zeros":
-            arguments[0] = f'F.pad({arguments[0]}, {_list_rims(node)}, mode="{mode}")'
+            arguments[0] = call_function(f"{FUNCTIONAL}pad", arguments[0], _list_rims(node), mode=mode)
             attributes = tuple(one for one in attributes if one != "padding")
         if "weight" in parameters and call.weight(-1, "weight") is None:
             raise NoPlan((f"{name_node(node)} without a weight of its own", node))
         for parameter in parameters:
             weight = call.weight(-1, parameter)
-            named += [f"{parameter}={_write(weight, inputs)}"] if weight is not None else []
+            named |= {parameter: _record(weight, inputs)} if weight is not None else {}
         shown = {"padding": "pad"} if name == "pad" else {}
-        named += [f"{shown.get(key, key)}={_write(node.attributes[key], inputs)}" for key in attributes if key in node.attributes]
+        named |= {shown.get(key, key): _record(node.attributes[key], inputs) for key in attributes if key in node.attributes}
         if name == "pad":
-            named.append(f'mode="{"reflect" if node.module_type.startswith("Reflection") else "replicate"}"')
-        return f"F.{name}({', '.join([*arguments, *named])})"
+            named["mode"] = "reflect" if node.module_type.startswith("Reflection") else "replicate"
+        return call_function(f"{FUNCTIONAL}{name}", *arguments, **named)
     if "training" in node.attributes:
         raise NoPlan((f"{name_node(node)} in another mode than the model's", node))
-    members.append(f"{node.target}|{_write_constructor(call)}")
-    return f"SELF[{node.target}]({', '.join([*arguments, *named])})"
+    members[node.target] = _record_constructor(call)
+    return TorchCall(Way.MEMBER, node.target, tuple(arguments), named)
 
 
-def _write_constructor(call: NodeCall) -> str:
+def _record_constructor(call: NodeCall) -> TorchCall:
     """A call that makes such a module again, with weights of the reference's types. Raises NoPlan where its arguments are not known."""
     node = call.node
     if node.constructor is None:
@@ -195,8 +200,8 @@ def _write_constructor(call: NodeCall) -> str:
     if len(types) > 1:
         raise NoPlan((f"{name_node(node)} with weights of several types", node))
     (dtype,) = types or {"float32"}
-    made = ", ".join(f"{key}={value!r}" for key, value in node.constructor.items())
-    return f"nn.{node.module_type}({made})" + ("" if dtype == "float32" else f".to(torch.{dtype})")
+    made = call_function(f"nn.{node.module_type}", **node.constructor)
+    return made if dtype == "float32" else TorchCall(Way.METHOD, "to", (made, Global(f"torch.{dtype}")))
 
 
 def _list_rims(node: OpNode) -> list[int]:
@@ -211,28 +216,39 @@ def _list_rims(node: OpNode) -> list[int]:
     return [rim for one in reversed(rims) for rim in (one, one)]
 
 
-def _write(value: Any, inputs: list[Tensor]) -> str:
-    """An argument as Python writes it; a tensor as the place of an operand."""
-    if isinstance(value, ComplexPair):
-        inputs.append(value.stored)
-        return f"torch.view_as_complex({{{len(inputs) - 1}}})"
-    if isinstance(value, Tensor) and not value.size:
-        return f"torch.zeros({value.shape}, dtype=torch.{value.dtype}, device={_OF_CARD})"
-    if isinstance(value, Tensor):
-        inputs.append(value)
-        return f"{{{len(inputs) - 1}}}"
-    if isinstance(value, tuple | list):
-        inner = ", ".join(_write(one, inputs) for one in value)
-        return f"[{inner}]" if isinstance(value, list) else f"({inner}{',' * (len(value) == 1)})"
-    if isinstance(value, float) and not math.isfinite(value):
-        return f'float("{value}")'
-    if isinstance(value, dict):
-        if "slice" in value or "ellipsis" in value:
-            raise NotCovered("with an index")
-    if isinstance(value, str) and re.fullmatch(r"torch\.\w+", value):
-        return value
+def _record(value: Any, inputs: list[Tensor]) -> Any:
+    """An argument as a record has it: a tensor as the place of an operand, which is added to `inputs`. Raises NotCovered."""
+    match value:
+        case ComplexPair():
+            return call_function("torch.view_as_complex", _record(value.stored, inputs))
+        case Tensor() if not value.size:
+            kind = Global(f"torch.{value.dtype}")
+            return call_function("torch.zeros", value.shape, dtype=kind, device=Surrounding.DEVICE)
+        case Tensor():
+            inputs.append(value)
+            return Operand(len(inputs) - 1)
+        case tuple():
+            return tuple(_record(one, inputs) for one in value)
+        case list():
+            return [_record(one, inputs) for one in value]
+        case dict():
+            if "slice" in value or "ellipsis" in value:
+                raise NotCovered("with an index")
+            return {key: _record(one, inputs) for key, one in value.items()}
+        case str():
+            return _record_word(value)
+        case None | bool() | int() | float() | complex():
+            return value
+    raise NotCovered("with an object")
+
+
+def _record_word(value: str) -> Any:
+    """A word of a trace: a constant of torch, the device, or a string. Raises NotCovered for an object's name."""
+    module, _, name = value.rpartition(".")
+    if module == "torch" and name.isidentifier():
+        return Global(value)
     if value == _DEVICE:
-        return _OF_CARD
-    if isinstance(value, str) and re.search(r"[<(]", value):
+        return Surrounding.DEVICE
+    if "<" in value or "(" in value:
         raise NotCovered("with an object")  # of which the trace has the name
-    return repr(value).replace("{", "{{").replace("}", "}}")
+    return value

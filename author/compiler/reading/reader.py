@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.ir.torch_calls import TorchCall
 from tritonsmith.author.compiler.ir.values import (
     TRITON_TYPES,
     AnchorResult,
@@ -72,8 +73,8 @@ class Forward:
     inputs: list[Held]
     results: Any
     """What it returns: a value, or tuples, lists and dicts of them."""
-    members: list[str] = field(default_factory=list)
-    """Modules that PyTorch calls need, as `path|constructor call`."""
+    members: dict[str, TorchCall] = field(default_factory=dict)
+    """By path: what makes a module that PyTorch calls need."""
     updates: dict[str, Tensor] = field(default_factory=dict)
     """By buffer that forward writes: its value behind it."""
     constants: dict[str, Held] = field(default_factory=dict)
@@ -104,6 +105,7 @@ def read_forward(
     forward = ForwardReader(facts, training, card, called, parts).read()
     if list_masked(forward.results):
         raise NoPlan(("results whose number follows from a mask", None))
+    forward.widths = PlaceWidths(forward.stored)
     return forward
 
 
@@ -138,7 +140,6 @@ class ForwardReader:
                 self.forward.written[self.given[name]] = self.made[name]
         if missing := [name for name in self.facts.updates if name not in self.forward.updates]:
             raise NoPlan((f"a forward that updates {missing[0]}", None))
-        self.forward.widths = PlaceWidths(self.forward.stored)
         return self.forward
 
     def _visit(self, node: OpNode) -> None:

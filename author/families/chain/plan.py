@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
-from tritonsmith.author.compiler.operations import OPERATIONS, expression
+from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.walk import names_in
+from tritonsmith.author.compiler.operations import OPERATIONS, write_operation
 from tritonsmith.author.constructor import made_for
 from tritonsmith.author.families.chain.sizes import Sizes, Source, find_sizes, write_index
-from tritonsmith.author.members import attribute, complete_members, parameter_lines
+from tritonsmith.author.members import Line, attribute, complete_members, list_parameter, settle_members
 from tritonsmith.author.plan import KernelPlan, NoPlan, forward_arguments
 from tritonsmith.author.types import WORKED
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts
@@ -78,12 +80,13 @@ class ChainReader:
         """By node: what the kernel calls its value."""
         self.operands: dict[str, Source] = {}
         """By the name of its value: every tensor that elementwise nodes read."""
-        self.members: list[str] = []
+        self.members: list[Line] = []
         self.lines: list[str] = []
         self.head: tuple[Source, ...] = ()
         """What stands in front of the chain reads; empty where nothing does."""
         self.result = ""
         self.flops = 0.0
+        self.libdevice = False
 
     def fields(self) -> dict[str, Any]:
         """The fields of a ChainPlan. Raises NoPlan."""
@@ -100,7 +103,7 @@ class ChainReader:
             "card": self.card,
             "signature": signature,
             "fixed": fixed,
-            "members": complete_members(self.members, list(self.facts.parameters), self.facts),
+            "members": settle_members(complete_members(self.members, self.facts.parameters, self.facts)),
             "arguments": forward_arguments(self.facts),
             "operands": tuple(self._operand(value, source, sizes) for value, source in self.operands.items()),
             "lines": tuple(self.lines),
@@ -110,6 +113,7 @@ class ChainReader:
             "dtype": self.facts.outputs[0].dtype,
             "elements": math.prod(self.shape),
             "flops": self.flops,
+            "libdevice": self.libdevice,
         }
 
     def is_fixed(self) -> bool:
@@ -166,7 +170,7 @@ class ChainReader:
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
                 raise ValueError(f"self.{node.target}, which is neither a parameter nor a persistent buffer")
-            self.members.extend(parameter_lines(node.target, self.facts))
+            self.members.extend(list_parameter(node.target, self.facts))
             spec = self.facts.parameters[node.target]
             self.sources[node.name] = Source(attribute(node.target), spec.shape, spec.dtype, given=False)
         elif self.is_head(node):
@@ -189,8 +193,14 @@ class ChainReader:
             if isinstance(argument, dict) and "ref" in argument:
                 self.load(argument["ref"])
         self.variables[node.name] = f"t{len(self.lines)}"
-        self.lines.append(f"{self.variables[node.name]} = {expression(node, name, self.variables)}")
+        self.lines.append(f"{self.variables[node.name]} = {self.write(node, name, self.variables)}")
         self.flops += OPERATIONS[name].flops * math.prod(self.shape)
+
+    def write(self, node: OpNode, name: str, variables: Mapping[str, str]) -> str:
+        """The expression of an elementwise operation. Raises ValueError for what cannot be written."""
+        written = write_operation(node, name, variables)
+        self.libdevice |= "libdevice" in names_in(written)
+        return print_expression(written)
 
     def load(self, name: str) -> None:
         """Make a tensor an operand of the kernel the first time an elementwise node reads it."""

@@ -6,11 +6,12 @@ import math
 from dataclasses import replace
 
 from tritonsmith.author.cards.model import CardModel
-from tritonsmith.author.compiler.operations import OPERATIONS, expression
+from tritonsmith.author.compiler.kernels.schemes import SumText
+from tritonsmith.author.compiler.operations import OPERATIONS
 from tritonsmith.author.families.chain.factors import Factor, flatten, read_equation
 from tritonsmith.author.families.chain.plan import ChainPlan, ChainReader
 from tritonsmith.author.families.chain.sizes import Source
-from tritonsmith.author.members import attribute, parameter_lines, parent_lines
+from tritonsmith.author.members import attribute, list_parents, make_parameter
 from tritonsmith.author.plan import NoPlan
 from tritonsmith.author.types import IN_PARTS
 from tritonsmith.evaluator.schema import OpNode, Record, Task, TaskFacts
@@ -34,7 +35,7 @@ class FactorPlan(Record):
     """Operations on its values `v` ahead of the product."""
 
 
-class ProductPlan(ChainPlan):
+class ProductPlan(ChainPlan, SumText):
     """A product `total` [batch, rows, columns] with a chain behind it."""
 
     a: FactorPlan
@@ -108,7 +109,7 @@ class _ProductReader(ChainReader):
             return
         ref = next(value for value in (*node.args, *node.kwargs.values()) if isinstance(value, dict) and "ref" in value)
         factor = self._factor(ref, node)
-        self.factors[node.name] = replace(factor, lines=(*factor.lines, f"v = {expression(node, name, {ref['ref']: 'v'})}"))
+        self.factors[node.name] = replace(factor, lines=(*factor.lines, f"v = {self.write(node, name, {ref['ref']: 'v'})}"))
         self.flops += OPERATIONS[name].flops * math.prod(factor.shape)
 
     def is_fixed(self) -> bool:
@@ -159,8 +160,8 @@ class _ProductReader(ChainReader):
             raise ValueError("nn.Linear with its input by name")
         a = self._factor(node.args[0], node)
         names = [name for name in (f"{node.target}.weight", f"{node.target}.bias") if name in self.facts.parameters]
-        self.members.extend(parent_lines(names[0]))
-        self.members.extend(parameter_lines(name, self.facts)[-1] for name in names)
+        self.members.extend(list_parents(names[0]))
+        self.members.extend(make_parameter(name, self.facts) for name in names)
         spec = self.facts.parameters[names[0]]
         w = Factor.of(Source(attribute(names[0]), spec.shape, spec.dtype, given=False))
         if a.shape[-1] != spec.shape[1]:

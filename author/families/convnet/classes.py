@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from tritonsmith.author.constructor import bind, read_constructor
 from tritonsmith.author.families.convnet.plan import NetworkLayer
-from tritonsmith.author.members import assign, attribute, parameter_lines, parent_lines, settle_members
+from tritonsmith.author.members import Block, Line, Member, attribute, list_parameter, list_parents, settle_members
 from tritonsmith.evaluator.schema import TaskFacts
 
 _BUFFERS = ("running_mean", "running_var", "num_batches_tracked")
@@ -62,23 +62,23 @@ def make_tables(facts: TaskFacts, classes: ClassCount | None) -> dict[str, dict[
 
 def write_members(facts: TaskFacts, classes: ClassCount | None) -> tuple[str, ...]:
     """Lines that make every parameter, and every buffer of a batch norm as a buffer."""
-    lines: list[str] = []
+    lines: list[Line | Block] = []
     tables = make_tables(facts, classes)
     for kind in tables:
         made = f"torch.empty(shape, dtype=torch.{kind.partition('_')[2].lower()})"
         value = f"nn.Parameter({made})" if kind.startswith("PARAMETERS") else made
-        lines += [f"for path, shape in {kind}.items():", f"    place(self, path, {value})"]
+        lines.append(Block(f"for path, shape in {kind}.items():", (f"place(self, path, {value})",)))
     for name, spec in facts.parameters.items():
         holder, _, last = name.rpartition(".")
         if any(name in shapes for shapes in tables.values()):
             continue
         if holder and last in _BUFFERS:
             made = f"torch.empty({tuple(spec.shape)!r}, dtype=torch.{spec.dtype})"
-            lines += [*parent_lines(name), f'{attribute(holder)}.register_buffer("{last}", {made})']
+            lines += [*list_parents(name), f'{attribute(holder)}.register_buffer("{last}", {made})']
         elif classes and holder == classes.layer:
             shape = ", ".join([classes.parameter, *map(str, spec.shape[1:])])
             made = f"nn.Parameter(torch.empty(({shape},), dtype=torch.{spec.dtype}))"
-            lines += [f'place(self, "{name}", {made})'] if tables else [*parent_lines(name), assign(name, made)]
+            lines += [f'place(self, "{name}", {made})'] if tables else [*list_parents(name), Member(name, made)]
         else:
-            lines += parameter_lines(name, facts)
+            lines += list_parameter(name, facts)
     return settle_members(lines)

@@ -5,7 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from typing import Any
 
-from tritonsmith.author.compiler.operations import expression
+from tritonsmith.author.compiler.ir.printer import print_expression
+from tritonsmith.author.compiler.ir.walk import names_in
+from tritonsmith.author.compiler.operations import write_operation
 from tritonsmith.author.families.convnet.plan import Pair, StepKind
 from tritonsmith.author.families.convnet.steps import ACTIVATE, ADD, POOL, Image, StepBuilder, list_references
 from tritonsmith.author.families.convnet.windows import POOLS, read_adaptive_pool, read_pool
@@ -32,7 +34,9 @@ class ElementReader(StepBuilder):
             return
         (image,) = operands
         reference = next(list_references(node))
-        line = f"v = {expression(node, str(name), {reference: 'v'})}"
+        written = write_operation(node, str(name), {reference: "v"})
+        self.libdevice |= "libdevice" in names_in(written)
+        line = f"v = {print_expression(written)}"
         before = self.activations.get(self.steps[image.step].activation, ()) if self.is_open(node, image, ACTIVATE) else None
         chain = self._name_chain(str(name), (*(before or ()), line))
         if before is None:

@@ -7,6 +7,7 @@ from enum import StrEnum
 
 from pydantic import Field
 
+from tritonsmith.author.compiler.kernels.schemes import SumText
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.types import IN_PARTS
 from tritonsmith.evaluator.schema import Record
@@ -95,7 +96,7 @@ class NetworkStep(Record):
     """Whether forward returns its result."""
 
 
-class NetworkPlan(KernelPlan):
+class NetworkPlan(KernelPlan, SumText):
     """The steps of a network in their order, and what its forward gives back."""
 
     x: str

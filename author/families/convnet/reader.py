@@ -62,6 +62,7 @@ class NetworkReader(ElementReader):
             result_dtype=facts.outputs[0].dtype,
             steps=tuple(self.steps),
             activations=self.activations,
+            libdevice=self.libdevice,
             returned=returned,
             training=self.task.mode == "train",
             has_norm=self.has_norm,

@@ -51,7 +51,7 @@ class StepBuilder:
         self.activations: dict[str, tuple[str, ...]] = {}
         self.readers: dict[str, int] = {}
         self.flops = 0.0
-        self.has_norm = False
+        self.has_norm = self.libdevice = False
         self.x = ""
         for node in facts.ops:
             for name in list_references(node):

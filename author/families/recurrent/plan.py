@@ -6,7 +6,7 @@ from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.families.recurrent.holder import call_holder
-from tritonsmith.author.members import assign, attribute, complete_members, parameter_lines, parent_lines, settle_members
+from tritonsmith.author.members import Line, Member, attribute, complete_members, list_parameter, list_parents, settle_members
 from tritonsmith.author.plan import KernelPlan, NoPlan, forward_arguments
 from tritonsmith.author.types import BYTES, IN_PARTS, MATRICES, PART, PLAIN
 from tritonsmith.evaluator.records.operator_cost import TraceWay
@@ -184,7 +184,7 @@ class _Reader:
         self.values: dict[str, Any] = {}
         """What each node gives: its expression in forward, or a tuple of them."""
         self.linears: list[str] = []
-        self.members: list[str] = []
+        self.members: list[Line] = []
         self.dtypes: dict[str, str] = {}
         """Types of inputs and parameters, by their expression in forward."""
         self.picks_step = False
@@ -215,7 +215,7 @@ class _Reader:
             card=self.card,
             signature=signature,
             fixed=fixed,
-            members=settle_members((*parent_lines(node.target, of_module=True), assign(node.target, make), *self._members())),
+            members=settle_members((*list_parents(node.target, of_module=True), Member(node.target, make), *self._members())),
             arguments=forward_arguments(self.facts),
             kind=node.module_type,
             activation=str(attributes.get("nonlinearity", "tanh")),
@@ -240,7 +240,7 @@ class _Reader:
             returns=self.facts.returns or value,
         )
 
-    def _members(self) -> tuple[str, ...]:
+    def _members(self) -> list[Line]:
         """Lines for all parameters but those of the GRU, also for those that forward does not touch."""
         owners = (self.node.target, *self.linears)
         names = [name for name in self.facts.parameters if not name.startswith(tuple(f"{owner}." for owner in owners))]
@@ -267,7 +267,7 @@ class _Reader:
         elif node.op == "get_attr":
             if node.target not in self.facts.parameters:
                 raise NoPlan((f"self.{node.target}, which is neither a parameter nor a persistent buffer", node))
-            self.members.extend(parameter_lines(node.target, self.facts))
+            self.members.extend(list_parameter(node.target, self.facts))
             self.values[node.name] = attribute(node.target)
             self.dtypes[self.values[node.name]] = self.facts.parameters[node.target].dtype
         elif node is self.node:
@@ -301,7 +301,7 @@ class _Reader:
         """Random numbers stay PyTorch's call: under one seed they are the reference's, where it draws h0 before c0."""
         shape = node.args[0] if len(node.args) == 1 and isinstance(node.args[0], list | tuple) else node.args
         sizes = [str(size) if isinstance(size, int) else self._text(size, node) for size in shape]
-        readers = sum(str(other.args).count(f"'ref': '{node.name}'") for other in self.facts.ops)
+        readers = sum(other.references.count(node.name) for other in self.facts.ops)
         if readers != 1 or set(node.kwargs) - {"device"}:
             raise NoPlan((f"{name_node(node)} next to {name_node(self.node)}", node))
         device = node.kwargs.get("device")
@@ -315,9 +315,9 @@ class _Reader:
         inputs, outputs = int(node.attributes["in_features"]), int(node.attributes["out_features"])
         bias = bool(node.attributes.get("bias", f"{node.target}.bias" in self.facts.parameters))
         self.linears.append(node.target)
-        self.members.extend(parent_lines(node.target, of_module=True))
+        self.members.extend(list_parents(node.target, of_module=True))
         dtype = _input_spec(self.facts, self.node).dtype  # PyTorch takes no other for the weights
-        self.members.append(assign(node.target, f"Dense({inputs}, {outputs}, {bias}{'' if dtype == 'float32' else f', torch.{dtype}'})"))
+        self.members.append(Member(node.target, f"Dense({inputs}, {outputs}, {bias}{'' if dtype == 'float32' else f', torch.{dtype}'})"))
         self.values[node.name] = f"{attribute(node.target)}.apply_to({value})"
 
     def _getitem(self, node: OpNode) -> None:

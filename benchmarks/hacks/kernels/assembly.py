@@ -12,7 +12,7 @@ def k(x, y, o, o2, n, BLOCK: tl.constexpr):
     m = i < n
     a = tl.load(x + i, mask=m)
     b = tl.load(y + i, mask=m)
-    r = tl.inline_asm_elementwise("max.f32 $0, $1, 0f00000000;", "=r,r", [a], dtype=tl.float32, is_pure=True, pack=1)
+    r = tl.inline_asm_elementwise("max.NaN.f32 $0, $1, 0f00000000;", "=r,r", [a], dtype=tl.float32, is_pure=True, pack=1)
     f = tl.inline_asm_elementwise(
         "fma.rn.f32 $0, $1, $2, $3;", "=r,r,r,r", [r, tl.full((BLOCK,), 0.5, tl.float32), b], dtype=tl.float32, is_pure=True, pack=1
     )

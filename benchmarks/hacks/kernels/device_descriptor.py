@@ -17,7 +17,7 @@ def k(x_ptr, y_ptr, M, N, BM: tl.constexpr, BN: tl.constexpr):
     off_m = tl.program_id(0) * BM
     off_n = tl.program_id(1) * BN
     v = x.load([off_m, off_n])
-    y.store([off_m, off_n], tl.maximum(v, 0.0) * 2.0 + 1.0)
+    y.store([off_m, off_n], tl.maximum(v, 0.0, propagate_nan=tl.PropagateNan.ALL) * 2.0 + 1.0)
 
 
 class ModelNew(nn.Module):

@@ -54,6 +54,8 @@ _OPERANDS = dict.fromkeys(("fma", "mad"), 3) | dict.fromkeys("add sub max min mu
 """How many operands an instruction has; those not listed have one."""
 _ROUNDING = {"rn", "approx", "ftz", "full", "lo"}
 """Suffixes that change nothing here, or no more than the instruction's own error. `.sat`, `.hi` and other roundings are not computed."""
+_WITH_NAN: dict[str, Callable[..., Array]] = {"max": np.maximum, "min": np.minimum}
+"""What instructions do with the suffix `.NaN`: an operand that is no number is the result."""
 
 
 def run_instruction(instructions: Sequence[str], values: Sequence[Array], result: Any) -> Array | None:
@@ -69,9 +71,12 @@ def run_instruction(instructions: Sequence[str], values: Sequence[Array], result
         return None
     name, suffixes = found.group(1), found.group(2).split(".")[1:]
     dtype = _TYPES.get(suffixes[-1]) if suffixes else None
+    functions = _FLOAT if np.dtype(dtype).kind == "f" else _WHOLE
+    if "NaN" in suffixes and functions is _FLOAT:
+        functions, suffixes = _WITH_NAN, [suffix for suffix in suffixes if suffix != "NaN"]
     if dtype is None or not set(suffixes[:-1]) <= _ROUNDING or np.dtype(dtype).itemsize != np.dtype(result).itemsize:
         return None
-    function = (_FLOAT if np.dtype(dtype).kind == "f" else _WHOLE).get(name)
+    function = functions.get(name)
     operands = [_read_operand(text.strip(), values, dtype) for text in found.group(3).split(",")]
     if function is None or len(operands) != _OPERANDS.get(name, 1):
         return None

@@ -11,7 +11,7 @@ from typing import Any
 import torch
 from torch import nn
 
-from tritonsmith.evaluator.channel.doorbell import AUTOTUNED_BASELINES, BASELINES
+from tritonsmith.evaluator.channel.doorbell import AUTOTUNED_BASELINES, BASELINES, find_compile_mode
 from tritonsmith.evaluator.confined.runner.captured import list_tensor_attributes
 from tritonsmith.evaluator.confined.runner.tuning import settle_tuning
 from tritonsmith.evaluator.reference.module import flatten, load_reference
@@ -169,11 +169,6 @@ def _compile(model: nn.Module, arguments: list[Any], mode: str) -> Forward:
 
 
 _BUILDERS: dict[str, Callable[[nn.Module, list[Any]], Forward]] = {
-    "eager": _run_eagerly,
-    "cuda_graph": _capture_graph,
-    "compile": partial(_compile, mode="default"),
-    "compile_reduce_overhead": partial(_compile, mode="reduce-overhead"),
-    "compile_max_autotune": partial(_compile, mode="max-autotune"),
-    "compile_max_autotune_no_cudagraphs": partial(_compile, mode="max-autotune-no-cudagraphs"),
-}
+    name: partial(_compile, mode=mode) for name in BASELINES if (mode := find_compile_mode(name))
+} | {"eager": _run_eagerly, "cuda_graph": _capture_graph}
 """How the forward of each baseline is made from the model and the arguments that stay in their slots."""

@@ -73,7 +73,8 @@ def _makes_places(args: tuple[Any, ...], result: Any) -> bool:
 def asks_for_corners(loaded: LoadedTask) -> bool:
     """Whether a task's forward has corners of its own; it is run once to see."""
     tensors = loaded.draw("own")
-    plain = not (loaded.updates or loaded.written or loaded.has_limits) and loaded.plan.oracle is OraclePlace.WHOLE
+    limited = loaded.in_unit_range or loaded.domains.bound_fractions  # another value has no meaning there
+    plain = not (loaded.updates or loaded.written or limited) and loaded.plan.oracle is OraclePlace.WHOLE
     floating = [tensor for tensor in tensors if tensor.is_floating_point()]
     if not plain or not any(tensor.numel() >= _FEW for tensor in floating) or any(tensor.itemsize == 1 for tensor in floating):
         return False

@@ -133,7 +133,7 @@ class LoadedTask:
         self.input_names = name_inputs(self.model, self.is_tensor)
         self.task = task = in_found_class(task, shown.precision)
         self.arithmetic = Arithmetic.of(task.precision, shown.precision, (*tensors, *self.model.state_dict().values(), *shown.outputs))
-        self._in_unit_range = _refuses_other_ranges(self, before)
+        self.in_unit_range = _refuses_other_ranges(self, before)  # what floating inputs are brought into
         self.layout = Layout(tuple(map(input_spec, tensors)), tuple(map(spec_of, shown.outputs)))
         self.results = tuple(map(spec_of, list_results(shown.outputs, tensors, self.written)))
         self.block = SharedBlock(self.layout.input_bytes, device)
@@ -167,11 +167,6 @@ class LoadedTask:
         """Let runners read the weights in use, and the float64 reference have them."""
         shutil.copyfile(self._weight_files[self.weights_number], self.weights_path)
         self.model64: nn.Module = widen_module(self.model).to(self.oracle_device)
-
-    @property
-    def has_limits(self) -> bool:
-        """Whether the reference takes values of some range only."""
-        return self._in_unit_range or self.domains.bound_fractions
 
     @property
     def oracle_device(self) -> str:
@@ -210,7 +205,7 @@ class LoadedTask:
         """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `inputs.KINDS` has them, in the same shapes."""
         own = [argument for argument in self.reference.draw_inputs(fresh_seed(), self.device) if isinstance(argument, torch.Tensor)]
         drawn = self.domains.redraw(kind, own, fresh_seed())
-        return map_to_unit_range(drawn, own) if self._in_unit_range and kind != "own" else drawn
+        return map_to_unit_range(drawn, own) if self.in_unit_range and kind != "own" else drawn
 
     def place(self, tensors: list[torch.Tensor]) -> None:
         """Copy tensors into the input slots that runners see."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from tritonsmith.evaluator.channel.doorbell import AS_CALLED, FORMS
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask
@@ -30,9 +31,10 @@ def judge_correctness(task: Task, hardware: Hardware, kernel: KernelText, call_s
 
 
 def _check(log: TrialLog, runner: RunnerHandle, limit: float) -> None:
-    """The task's own inputs and those of `quick`, the programs in another order each time. Raises RunnerFault."""
-    for order, kind in enumerate(("own", "signed", *stress_kinds("quick", interpreted=log.loaded.device == "cpu"))):
-        checked_call(log, runner, kind, order, limit)
+    """The task's own inputs and those of `quick`, without a card in another order of programs each time. Raises RunnerFault."""
+    interpreted = log.loaded.device == "cpu"
+    for order, kind in enumerate(("own", "signed", *stress_kinds("quick", interpreted=interpreted))):
+        checked_call(log, runner, kind, order if interpreted else FORMS.index(AS_CALLED), limit)
         log.require_accurate()
-        if log.loaded.device == "cpu":
+        if interpreted:
             require_no_race(runner.facts(limit).get("races") or ())

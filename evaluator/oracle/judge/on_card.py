@@ -232,22 +232,20 @@ class CardJudge:
 
     def _check(self, log: TrialLog, runner: RunnerHandle, kernel: KernelText, profile: str) -> bool:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary; `Variation` says when they may."""
-        got: list[torch.Tensor] = []
-        asked: Counter[str] = Counter()
+        got, asked = list[torch.Tensor](), Counter[str]()
         kinds = (*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])
         for number, kind in enumerate(kinds):
             STEPS.note(f"check, inputs {number + 1} of {len(kinds)}")
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
                 self.session.use_weights(MOVED_WEIGHTS)
                 runner.command(Command.WEIGHTS, timeout=self._limit)
+                check_corners(log, runner, CORNERS, 0, self._limit)  # not behind the last inputs: repeated calls have those
             if number:
                 got = _choose_ask(profile, kind, asked[kind])(log, runner, self._inputs.take(kind, asked[kind]), 0, self._limit)
             else:  # inputs that no other candidate was given
                 got = checked_call(log, runner, kind, 0, self._limit)
             asked[kind] += 1
             log.require_accurate()
-            if profile == "strict" and number == 2:  # between others: the last inputs are those of repeated calls
-                check_corners(log, runner, CORNERS, 0, self._limit)
         require_settled(runner, got)
         return self._variation.look(repeat_bitwise(log, runner, got, _REPEATS[profile], self._limit), _REPEATS[profile], kernel.text)
 

@@ -17,8 +17,8 @@ from tritonsmith.evaluator.channel.doorbell import Command, schedule_word
 from tritonsmith.evaluator.channel.report import ForwardReport
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.corners import CORNERS, check_corners
+from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
 from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask, fresh_seed
 from tritonsmith.evaluator.oracle.checks.neighbours import checked_calls

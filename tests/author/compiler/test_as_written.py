@@ -79,7 +79,7 @@ def test_numbers_of_a_tensor_are_known_however_it_is_made() -> None:
 def test_rims_of_other_elements_may_be_said_by_a_word() -> None:
     """Where there is an odd number of them, one more stands behind."""
     init = "self.c = nn.Conv1d(8, 3, 4, padding='same', dilation=3, padding_mode='replicate').double()"
-    assert '[4, 5], mode="replicate"), weight=self.c.weight' in write(
+    assert "[4, 5], mode='replicate'), weight=self.c.weight" in write(
         plan_of("return self.c(x.tanh())", "torch.randn(2, 8, 12).double()", init=init)
     )
 

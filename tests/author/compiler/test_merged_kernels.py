@@ -9,7 +9,6 @@ from recipe_cases.reading import AHEAD
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.cards.model import FIRST, CardModel
 from tritonsmith.author.compiler.module.merging import merge_kernels
-from tritonsmith.author.compiler.module.record import ModuleCode
 from tritonsmith.author.compiler.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.evaluator.caller.local import LocalEvaluator
@@ -76,9 +75,9 @@ def test_a_merged_kernel_is_called_with_its_numbers_on_several_lines(monkeypatch
 @pytest.mark.parametrize("forward", ["return x.softmax(-1), (y * 2.0).softmax(-1)", "return x.cumsum(-1), y.sum(-1)", "return x * 2.0 + y"])
 def test_other_differences_keep_kernels_apart(evaluator: LocalEvaluator, forward: str) -> None:
     _, plan = asyncio.run(plan_of(evaluator, forward, "torch.randn(4, 48), torch.randn(4, 48)"))
-    text = plan.write(PLAIN)
-    module = ModuleCode.from_text(text)
-    assert merge_kernels(module) is module and not any("SIZE" in kernel or "LIMIT" in kernel for kernel in text.kernels)
+    module = plan.compose(PLAIN)
+    assert merge_kernels(module) is module
+    assert not any("SIZE" in kernel or "LIMIT" in kernel for kernel in module.as_text().kernels)
 
 
 def test_a_docstring_holds_for_all_launches(evaluator: LocalEvaluator) -> None:

@@ -4,10 +4,9 @@ import asyncio
 
 import pytest
 
+from recipe_cases.records import read_module
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.cards.model import FIRST
-from tritonsmith.author.compiler.module.module import ModuleText
-from tritonsmith.author.compiler.module.record import ModuleCode
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.plan import read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
@@ -19,7 +18,7 @@ FORWARD = "found = []\nfor layer in self.a: x = x + layer(x); found.append(x.mea
 
 
 def roll(lines: list[str], returned: str) -> tuple[list[str], str]:
-    text = roll_steps(ModuleCode.from_text(ModuleText(forward=lines, returned=returned))).as_text()
+    text = roll_steps(read_module(lines, returned)).as_text()
     return text.forward, text.returned
 
 

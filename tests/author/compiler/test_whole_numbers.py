@@ -22,7 +22,7 @@ QUICK = ("hash of a place", "large numbers beside places", "sums of places", "en
 
 def run_cases(*names: str) -> dict[str, str]:
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    script = [sys.executable, str(HELPERS / "whole_number_cases.py"), *names]
+    script = [sys.executable, str(HELPERS / "recipe_cases" / "whole_numbers.py"), *names]
     done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=300, check=False)
     assert done.returncode == 0, done.stderr[-3000:]
     found: dict[str, str] = json.loads(done.stdout)

@@ -10,6 +10,7 @@ from torch import nn
 
 import unsorted_tasks as tasks
 from project import ROOT
+from recipe_cases.regions import RegionCase
 from tritonsmith.evaluator.caller.questions.describe import run_probe
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.records.operator_cost import OperatorCost, TraceWay
@@ -47,6 +48,14 @@ def _elements(spec: TensorSpec) -> int:
     for size in spec.shape:
         count *= size
     return count
+
+
+def test_a_buffer_that_forward_writes_with_an_operator_is_a_tensor_again() -> None:
+    """torch.fx assigns its stand-in to `self.seen`; who asks for the model's state behind that would get it."""
+    init = "self.register_buffer('seen', torch.ones(4))"
+    case = RegionCase("seen", "self.seen += x.sum(0); return x * 2", "torch.randn(3, 4)", init=init)
+    facts, _ = probe(Task(name="a", path="a.py", source=case.source()))
+    assert facts.parameters["seen"] == TensorSpec(shape=(4,)) and facts.ops
 
 
 @pytest.mark.parametrize(

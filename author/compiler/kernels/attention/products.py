@@ -4,12 +4,21 @@ from __future__ import annotations
 
 from tritonsmith.author.compiler.fusing.regions import AttentionRegion
 from tritonsmith.author.compiler.ir.attention import COLUMN, FEATURE, KEY, LEAD, QUERY
-from tritonsmith.author.compiler.ir.indices import Index, variable
-from tritonsmith.author.compiler.ir.values import TRITON_TYPES, Tensor
+from tritonsmith.author.compiler.ir.code import Augment, Expression, Name
+from tritonsmith.author.compiler.ir.template import expression, statement
+from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Tensor
 from tritonsmith.author.compiler.kernels.attention.blocks import DIRECT, Blocks, choose_scheme
-from tritonsmith.author.compiler.kernels.attention.parts import HeadParts, SplitPiece
-from tritonsmith.author.compiler.kernels.attention.places import DOWN, load_operand, write_piece
+from tritonsmith.author.compiler.kernels.attention.operands import (
+    DOWN,
+    HeadParts,
+    SplitPiece,
+    load_operand,
+    split_lines,
+    write_piece,
+)
 from tritonsmith.author.compiler.kernels.emitter import Emitter
+from tritonsmith.author.compiler.kernels.pieces import add, assign, loop, options
+from tritonsmith.author.compiler.kernels.schemes import multiply_alike
 from tritonsmith.author.recipe import Settings
 
 
@@ -21,100 +30,102 @@ class HeadProducts:
         settings: ways to multiply.
         blocks: sizes.
         emitter: gets the lines.
-        wide: what makes an index one of 64 bits; empty where 32 do.
+        wide: whether an index has 64 bits.
         parts: of keys and values, where a kernel has made them.
     """
 
     def __init__(
-        self, region: AttentionRegion, settings: Settings, blocks: Blocks, emitter: Emitter, wide: str, parts: HeadParts | None
+        self, region: AttentionRegion, settings: Settings, blocks: Blocks, emitter: Emitter, wide: bool, parts: HeadParts | None
     ) -> None:
         self.wide, self.parts = wide, parts
-        self.region, self.one, self.settings, self.blocks, self.emitter = region, region.attention, settings, blocks, emitter
-        self.lead = LEAD if self.one.heads > 1 else ""
+        self.region, self.one, self.blocks, self.emitter = region, region.attention, blocks, emitter
+        self.first, self.second = (choose_scheme(operand.dtype, settings) for operand in (self.one.query, self.one.value))
+        """How each product is multiplied."""
 
-    def _load(self, value: Tensor, row: Index, column: Index) -> str:
-        return load_operand(self.region, self.emitter, value, row, column)
-
-    def load_queries(self, number: int) -> None:
+    def load_queries(self, place: int) -> None:
         """A piece of the queries, split where the product is done in parts."""
-        text = self._load(self.one.query, variable(QUERY, self.one.queries), variable(f"{FEATURE}{number}", self.one.features))
-        if choose_scheme(self.one.query.dtype, self.settings) == "fp16x3":
-            self.emitter.line(f"q{number}_high, q{number}_low, q{number}_back = split_lines({text}, 1)")
-        else:
-            self.emitter.line(f"q{number} = {text}")
+        name = f"q{place}"
+        block = load_operand(self.region, self.emitter, self.one.query, QUERY, f"{FEATURE}{place}")
+        self.emitter.line(split_lines(name, block, 1) if self.first == "fp16x3" else assign(name, block))
 
     def multiply_features(self) -> None:
         """scores = query @ key^T of the block."""
         emitter, blocks = self.emitter, self.blocks
         if not blocks.stepped:
-            for number in range(len(blocks.features)):
-                self._add_product(number)
+            for place in range(len(blocks.features)):
+                self._add_features(place, begun=place > 0)
         else:
-            emitter.line("scores = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)")
+            emitter.line(statement("scores = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)"))
             emitter.open(frozenset(("d0", "d0_down")))
             start, places = blocks.features[0]
-            for line in write_piece("d0", start, places, self.one.features, "feature", self.wide):
-                emitter.line(line)
+            emitter.line(*write_piece("d0", start, places, self.one.features, Name("feature"), self.wide))
             self.load_queries(0)
-            self._add_product(0, begun=True)
-            emitter.close(f"for feature in range(0, {self.one.features}, {places}):")
+            self._add_features(0, begun=True)
+            emitter.close(loop("feature", 0, self.one.features, places))
         emitter.given[id(self.one.product)] = "scores"
         emitter.names["scores"] = frozenset((LEAD, QUERY, KEY))
 
-    def _add_product(self, number: int, begun: bool = False) -> None:
-        """Add the product over a piece of the features."""
-        scheme = choose_scheme(self.one.query.dtype, self.settings)
-        sign = "+=" if number or begun else "="
-        q, k, d = f"q{number}", f"k{number}", f"{FEATURE}{number}_down"
-        text = "" if self.parts else self._load(self.one.key, variable(KEY, self.one.keys), variable(d, self.one.features))
-        if scheme == "fp16x3":
-            if self.parts is not None:
-                self._load_parts(k, self.parts.keys[number], KEY, d)
-            else:
-                self.emitter.line(f"{k}_high, {k}_low, {k}_back = split_lines({text}, 0)")
-            self.emitter.line(f"scores {sign} {_multiply_parts(q, k)} * {q}_back * {k}_back")
-        elif scheme == DIRECT:
-            self.emitter.line(f"scores = tl.dot({q}, {text}{', scores' if sign == '+=' else ''})")
-        else:
-            self.emitter.line(f'scores {sign} tl.dot({q}, {text}, input_precision="{scheme}")')
+    def _add_features(self, place: int, begun: bool) -> None:
+        """Add the product over a piece of the features to the scores, or begin these."""
+        q, k, scores = f"q{place}", f"k{place}", Name("scores")
+        piece = self.parts.keys[place] if self.parts else None
+        keys = self._prepare(self.first, k, self.one.key, KEY, f"{FEATURE}{place}_down", piece)
+        product = _multiply(self.first, q, k, keys, (q, k), scores if begun else None)
+        add_to = begun and self.first != DIRECT
+        self.emitter.line(Augment(scores, "+", product) if add_to else assign("scores", product))
 
     def multiply_values(self) -> None:
         """Add weights @ values of the block."""
-        one, emitter = self.one, self.emitter
-        scheme = choose_scheme(one.value.dtype, self.settings)
-        undo = ""
+        one, emitter, scheme = self.one, self.emitter, self.second
+        scaled: tuple[str, ...] = ()
         if scheme == "fp16x3" and one.softmax:  # at most 2^15, and that for some key
-            emitter.line("weights_high, weights_low = split_alike(weights)")
+            emitter.line(statement("weights_high, weights_low = split_alike(weights)"))
         elif scheme == "fp16x3":
-            emitter.line("weights_high, weights_low, weights_back = split_lines(weights, 1)")
-            undo = " * weights_back"
+            emitter.line(split_lines("weights", Name("weights"), 1))
+            scaled = ("weights",)
         elif scheme == DIRECT:
-            emitter.line(f"weights = weights.to({TRITON_TYPES[one.value.dtype]})")
-        for number in range(len(self.blocks.columns)):
-            v, c, result = f"v{number}", f"{COLUMN}{number}", f"result{number}"
-            before = f"{result} * alpha" if one.softmax else result
-            text = "" if self.parts else self._load(one.value, variable(DOWN, one.keys), variable(c, one.columns))
-            if scheme == "fp16x3":
-                if self.parts is not None:
-                    self._load_parts(v, self.parts.values[number], DOWN, c)
-                else:
-                    emitter.line(f"{v}_high, {v}_low, {v}_back = split_lines({text}, 0)")
-                emitter.line(f"{result} = {before} + {_multiply_parts('weights', v)} * {v}_back{undo}")
-            elif scheme == DIRECT:
-                emitter.line(f"{result} = tl.dot(weights, {text}, {before})")
-            else:
-                emitter.line(f'{result} = {before} + tl.dot(weights, {text}, input_precision="{scheme}")')
+            emitter.line(statement("weights = weights.to({dtype})", dtype=TYPE_NAMES[one.value.dtype]))
+        for place in range(len(self.blocks.columns)):
+            v, result = f"v{place}", f"result{place}"
+            piece = self.parts.values[place] if self.parts else None
+            before = expression("{result} * alpha" if one.softmax else "{result}", result=result)
+            values = self._prepare(scheme, v, one.value, DOWN, f"{COLUMN}{place}", piece)
+            product = _multiply(scheme, "weights", v, values, (v, *scaled), before)
+            emitter.line(assign(result, product if scheme == DIRECT else add(before, product)))
 
-    def _load_parts(self, name: str, piece: SplitPiece, row: str, column: str) -> None:
-        """Read both parts of a block of keys or values, and their factors."""
-        arguments = self.emitter.arguments
-        at = f"{arguments.take(piece.parts)} + {piece.place(self.lead, row, column)}"
-        self.emitter.line(f"{name}_high = tl.load({at})")
-        self.emitter.line(f"{name}_low = tl.load({at} + {piece.apart})")
-        factors = piece.place_factors(self.lead, row, "start // BLOCK_N", column)
-        self.emitter.line(f"{name}_back = tl.load({arguments.take(piece.factors)} + {factors})")
+    def _prepare(self, scheme: str, name: str, value: Tensor, row: str, column: str, piece: SplitPiece | None) -> Expression | None:
+        """A block of keys or values; None where its parts are what is multiplied, which are named after it then."""
+        if piece is not None:
+            arguments = self.emitter.arguments
+            high, low = piece.address(arguments, row, column)
+            back = piece.address_factors(arguments, row, expression("start // BLOCK_N"), column)
+            for part, address in (("high", high), ("low", low), ("back", back)):
+                self.emitter.line(assign(f"{name}_{part}", expression("tl.load({address})", address=address)))
+            return None
+        block = load_operand(self.region, self.emitter, value, row, column)
+        if scheme != "fp16x3":
+            return block
+        self.emitter.line(split_lines(name, block, 0))
+        return None
 
 
-def _multiply_parts(left: str, right: str) -> str:
-    """The sum of the three products of parts in one scale, the small ones first."""
-    return f"tl.dot({left}_high, {right}_high, tl.dot({left}_low, {right}_high, tl.dot({left}_high, {right}_low)))"
+def _multiply(
+    scheme: str, left: str, right: str, block: Expression | None, scaled: tuple[str, ...], total: Expression | None
+) -> Expression:
+    """The product of a block with one of keys or values; of operands of 16 bits with the sum so far.
+
+    Args:
+        scheme: how it is multiplied.
+        left: the name of the block.
+        right: the name of the parts of keys or values.
+        block: these keys or values, where they have no parts.
+        scaled: names of the blocks whose factors the product is times.
+        total: the sum so far; None where there is none.
+    """
+    if block is None:
+        product = multiply_alike(left, right)
+        for name in scaled:
+            product = expression("{product} * {back}", product=product, back=f"{name}_back")
+        return product
+    rest = options(input_precision=scheme) if scheme != DIRECT else () if total is None else (total,)
+    return expression("tl.dot({left}, {block}, {*rest})", left=left, block=block, rest=rest)

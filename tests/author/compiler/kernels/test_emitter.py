@@ -16,7 +16,7 @@ ROW, PLACE = variable("row", 8), variable("k", 100)
 INSIDE = parse_expression("inside")
 
 
-def _open(bounds: dict[str, Expression | str | None] | None = None) -> Emitter:
+def _open(bounds: dict[str, Expression | None] | None = None) -> Emitter:
     return Emitter(Arguments(), lambda value: isinstance(value, Held), bounds or {}, frozenset(("row",)))
 
 
@@ -46,7 +46,7 @@ def test_what_a_loop_does_not_change_is_read_ahead_of_it() -> None:
 
 
 def test_a_read_has_the_bounds_of_its_own_variables() -> None:
-    emitter = _open({"row": INSIDE, "k": "(k < 100)"})
+    emitter = _open({"row": INSIDE, "k": parse_expression("(k < 100)")})
     emitter.read(_hold(100), (PLACE,))
     emitter.read(_hold(8, 100, name="y"), (ROW, PLACE))
     masks = [part.value for line in emitter.scopes[0].lines for part in iterate(line) if isinstance(part, Keyword) and part.name == "mask"]
@@ -57,7 +57,7 @@ def test_guards_are_masks_in_memory_and_choices_elsewhere() -> None:
     def view(source: Tensor) -> TensorView:
         return TensorView(
             shape=(100,), dtype="float32", source=source, move=lambda at: (at[0] - 2,), guard=lambda at: (Guard(at[0] - 2, 0, 90),),
-            fill='float("-inf")',
+            fill=Constant(float("-inf")),
         )  # fmt: skip
 
     emitter = _open()

@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import pytest
 
+from recipe_cases.records import read_module
 from tritonsmith.author.compiler.ir.bridge import parse_function
 from tritonsmith.author.compiler.ir.printer import print_function
 from tritonsmith.author.compiler.module.equal_kernels import SharedKernels
 from tritonsmith.author.compiler.module.merging import merge_kernels
-from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
+from tritonsmith.author.compiler.module.record import ModuleText
 
 SCALE = '''@triton.jit
 def {name}({x}_ptr, y_ptr, BLOCK: tl.constexpr):
@@ -36,9 +37,7 @@ def scale(name: str = "scale", x: str = "x", size: int = 64, factor: str = "2.0"
 
 
 def merge(kernels: list[str], forward: list[str]) -> ModuleText:
-    names = [(parse_function(kernel).name,) for kernel in kernels]
-    text = ModuleText(kernels=kernels, forward=forward, returned="y", names=names, first=names[0][0])
-    return merge_kernels(ModuleCode.from_text(text)).as_text()
+    return merge_kernels(read_module(forward, kernels=kernels)).as_text()
 
 
 def launch(names: str, options: str = "BLOCK=64, num_warps=4") -> list[str]:

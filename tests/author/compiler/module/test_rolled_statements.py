@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import pytest
 
+from recipe_cases.records import read_module
+from tritonsmith.author.compiler.ir.code import number
 from tritonsmith.author.compiler.ir.parser import parse_statements
 from tritonsmith.author.compiler.ir.printer import print_statements
 from tritonsmith.author.compiler.module.launches import read_launch
-from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.statements import SlotKind, read_statement
 
@@ -23,7 +24,7 @@ def repeat(count: int = 6) -> list[str]:
 
 
 def roll(lines: list[str], returned: str) -> tuple[list[str], str]:
-    text = roll_steps(ModuleCode.from_text(ModuleText(forward=lines, returned=returned))).as_text()
+    text = roll_steps(read_module(lines, returned)).as_text()
     return text.forward, text.returned
 
 
@@ -82,4 +83,4 @@ def test_a_statement_has_slots_for_what_may_differ() -> None:
 def test_a_launch_takes_another_kernel_and_its_numbers(text: str, kernel: str | None, taken: str) -> None:
     launch = read_launch(parse_statements(text)[0])
     assert (launch.kernel if launch is not None else None) == kernel
-    assert launch is None or print_statements([launch.take("wide", {"M": 64})]) == taken
+    assert launch is None or print_statements([launch.take("wide", {"M": number(64)})]) == taken

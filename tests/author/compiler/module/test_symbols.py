@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import pytest
 
+from recipe_cases.records import read_module
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.cards.model import FIRST
 from tritonsmith.author.compiler.fusing.regions import RowRegion
@@ -13,9 +14,9 @@ from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.author.compiler.ir.template import statements
 from tritonsmith.author.compiler.kernels.kernel import Kernel
 from tritonsmith.author.compiler.module import module
-from tritonsmith.author.compiler.module.joining import SizedText, join_texts
-from tritonsmith.author.compiler.module.module import ModuleText
+from tritonsmith.author.compiler.module.joining import SizedModule, join_modules
 from tritonsmith.author.compiler.module.numbers import Column, Fitter, list_columns, put_in, write_steps, write_table
+from tritonsmith.author.compiler.module.record import ModuleText
 from tritonsmith.author.compiler.plan import PLAIN, read_regions
 from tritonsmith.author.recipe import Settings
 from tritonsmith.evaluator.reference.probe import probe
@@ -78,15 +79,15 @@ def scale_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr):
     tl.store(y_ptr + k, tl.load(x_ptr + k // {n} * {double}, mask=k < {n}) * {count}, mask=k < {n})'''
 
 
-def sized(n: int, count: str, block: int = 16, warps: int = 4, tail: str = "") -> SizedText:
+def sized(n: int, count: str, block: int = 16, warps: int = 4, tail: str = "") -> SizedModule:
     """A module with one kernel, for x of n elements."""
     kernel = KERNEL.format(n=n, double=2 * n, count=count) + tail
     forward = [f"y = torch.empty(({n}, 2), device=x.device)", f"scale_kernel[({-(-n // block)},)](x, y, BLOCK={block}, num_warps={warps})"]
-    return SizedText(ModuleText(kernels=[kernel], forward=forward, returned="y", names=[("scale_kernel",)]), {"x": ((n,), "float32")})
+    return SizedModule(read_module(forward, kernels=[kernel]), {"x": ((n,), "float32")})
 
 
 def test_kernels_of_two_sizes_become_one_that_takes_the_size() -> None:
-    text = join_texts([sized(20, "1.5"), sized(48, "2.5", 32, 8)], {"N": (20, 48)}, {"x"})
+    text = join_modules([sized(20, "1.5"), sized(48, "2.5", 32, 8)], {"N": (20, 48)}, {"x"}).as_text()
     assert text.kernels == [
         "@triton.jit\ndef scale_kernel(x_ptr, y_ptr, BLOCK: tl.constexpr, N: tl.constexpr, NUMBER: tl.constexpr):\n"
         '    """scale of rows of N."""\n'
@@ -101,12 +102,12 @@ def test_kernels_of_two_sizes_become_one_that_takes_the_size() -> None:
 
 
 def test_programs_share_what_a_kernel_counts() -> None:
-    text = join_texts([sized(20, "1"), sized(70, "1")], {"N": (20, 70)}, {"x"})
+    text = join_modules([sized(20, "1"), sized(70, "1")], {"N": (20, 70)}, {"x"}).as_text()
     assert text.forward[-1] == "scale_kernel[(triton.cdiv(n, 16),)](x, y, N=n, BLOCK=16, num_warps=4)"
 
 
 def test_kernels_that_differ_in_more_than_numbers_stay_two() -> None:
-    text = join_texts([sized(20, "1"), sized(48, "1", tail="\n    tl.debug_barrier()")], {}, {"x"})
+    text = join_modules([sized(20, "1"), sized(48, "1", tail="\n    tl.debug_barrier()")], {}, {"x"}).as_text()
     assert ["def scale_kernel(" in text.kernels[0], "def scale_kernel_2(" in text.kernels[1]] == [True, True]
     assert [one.lines[-1].partition("[")[0] for one in text.sized] == ["scale_kernel", "scale_kernel_2"]
 

@@ -6,9 +6,11 @@ import subprocess
 import sys
 from typing import Any
 
+import numpy as np
 import pytest
 
 from project import HELPERS
+from tritonsmith.evaluator.confined.interpreter.assembly import run_instruction
 
 CASES = HELPERS / "language_cases.py"
 
@@ -53,3 +55,10 @@ def test_eight_bit_floats_are_rounded_as_torch_rounds_them(results: Any) -> None
 
 def test_a_column_of_equal_addresses_can_be_stored_to(results: Any) -> None:
     assert results["one_place"] == 5.0
+
+
+def test_a_maximum_of_assembly_keeps_nan_where_its_suffix_says_so() -> None:
+    values = np.array([np.nan, -1.0, 2.0], np.float32)
+    plain, kept = (run_instruction([f"max{suffix}.f32 $0, $1, 0f00000000"], [values], np.float32) for suffix in ("", ".NaN"))
+    np.testing.assert_array_equal(plain, [0.0, 0.0, 2.0])
+    np.testing.assert_array_equal(kept, [np.nan, 0.0, 2.0])

@@ -11,6 +11,8 @@ from pathlib import Path
 
 import torch
 
+sys.path.insert(0, str(Path(__file__).parents[1]))
+
 from recipe_cases.regions import RegionCase
 from tritonsmith.author.book import match
 from tritonsmith.evaluator.cards.cards import CARDS
