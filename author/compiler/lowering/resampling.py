@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tritonsmith.author.compiler.ir.indices import Coordinates, Index, Shape
 from tritonsmith.author.compiler.ir.operators import A, B, C, D, E
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.values import Formula, Lookup, Position, Tensor, align, rename, widen
+from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Lookup, Position, Tensor, align, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula, select_where
 from tritonsmith.author.compiler.lowering.views import pad, pick, reshape, view
