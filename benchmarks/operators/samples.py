@@ -121,7 +121,7 @@ def _list_calls(info: Any, dtype: torch.dtype, most: int) -> list[OperatorCall]:
                     calls.setdefault(call.key, call)
         fresh = [call for key, call in calls.items() if key not in chosen]
         count = min(most, len(fresh))
-        chosen |= {call.key: call for call in (fresh[place * len(fresh) // count] for place in range(count))}
+        chosen |= {call.key: call for call in (fresh[(2 * place + 1) * len(fresh) // (2 * count)] for place in range(count))}
     return list(chosen.values())
 
 
