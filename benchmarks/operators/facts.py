@@ -18,7 +18,7 @@ from tritonsmith.evaluator.reference.nodes import encode_argument, list_argument
 from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
 
-_DRAWS = ("rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "uniform", "exponential", "cauchy", "geometric")
+_DRAWS = ("rand", "dropout", "bernoulli", "multinomial", "normal", "poisson", "uniform", "exponential", "cauchy", "geometric", "rrelu")
 
 
 class _Run(fx.Interpreter):

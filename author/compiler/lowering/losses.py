@@ -191,7 +191,7 @@ def _exceed_margin(call: NodeCall) -> Lowered:
     wide, classes = widen(source.dtype), source.shape[1]
     places = reshape(target, (target.size, 1))
     right = look_along(source, places, 1, (source.shape[0], 1))
-    text = Op.MAXIMUM(C - B + A, 0.0)
+    text = Op.FMAX(C - B + A, 0.0)  # NaN is no gap
     gap: Tensor = formula(text, source, right, margin, like=wide)
     if order == 2:
         gap = formula(A * A, gap, like=wide)

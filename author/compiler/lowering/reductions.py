@@ -223,6 +223,7 @@ def log_sum_exp(source: Tensor, axes: tuple[int, ...], keep: bool, dtype: str) -
 
 def _log_sum(call: NodeCall) -> Lowered:
     source, axes, keep = _where(call)
+    source = cast(source, call.dtype)
     return log_sum_exp(source, axes, keep, call.dtype)
 
 
