@@ -106,10 +106,12 @@ def _join(name: str, texts: list[str], keywords: list[str]) -> str:
     if name in _PROPERTIES and texts[0].startswith("x"):
         return f"{texts[0]}.{name}"
     try:
-        operator.attrgetter(name)(torch)
+        function = operator.attrgetter(name)(torch)
     except AttributeError:
+        function = None
+    if not callable(function):  # torch.bool is a type
         if not hasattr(torch.Tensor, name) or not texts[0].startswith("x"):
-            raise CannotWrite(f"no function or method {name}") from None
+            raise CannotWrite(f"no function or method {name}") 
         return f"{texts[0]}.{name}({', '.join([*texts[1:], *keywords])})"
     return f"torch.{name}({', '.join([*texts, *keywords])})"
 

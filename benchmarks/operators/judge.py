@@ -25,6 +25,7 @@ from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.author.plan import NoPlan
 from tritonsmith.benchmarks.operators.calls import OperatorCall
 from tritonsmith.benchmarks.operators.compare import choose_nearer, find_difference
+from tritonsmith.benchmarks.operators.facts import trace_call
 from tritonsmith.benchmarks.operators.special import stride
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.confined.interpreter import patches, schedule
@@ -77,7 +78,7 @@ class Judgement:
 
 @dataclass
 class Planned:
-    """A call's module and its kernel; without a kernel, what is there instead."""
+    """A call's module and its kernel; without a kernel, what is there instead; neither where PyTorch refuses the call."""
 
     reference: nn.Module | None
     instead: Judgement | None
@@ -114,7 +115,8 @@ class OperatorJudge:
         planned = self._plan(call)
         if planned.instead is not None:
             return planned.instead
-        assert planned.reference is not None
+        if planned.reference is None:
+            return None
         with torch.no_grad(), warnings.catch_warnings():
             warnings.simplefilter("ignore")
             try:
@@ -152,8 +154,11 @@ class OperatorJudge:
     def _plan_new(self, call: OperatorCall) -> Planned:
         task = Task(name="case", path="case.py", source=call.source)
         try:
-            facts, _ = probe(task)
-            reference = load_reference(task).build(0)
+            loaded = load_reference(task)
+            reference = loaded.build(0)
+            if not _runs(reference, call.tensors):
+                return Planned(None, None)
+            facts = trace_call(reference, call.tensors) or probe(task)[0]
         except TaskError as error:
             return Planned(None, Judgement(Outcome.REFUSED, _shorten(error)))
         task = task.model_copy(update={"precision": facts.precision})
@@ -174,6 +179,17 @@ class OperatorJudge:
             return Planned(reference, None, import_candidate(path).ModelNew())
         except Exception as error:  # noqa: BLE001 - a text that does not import is wrong
             return Planned(None, Judgement(Outcome.WRONG, f"import: {type(error).__name__}: {_shorten(error)}"))
+
+
+def _runs(reference: nn.Module, tensors: Sequence[torch.Tensor]) -> bool:
+    """Whether PyTorch itself takes such arguments."""
+    try:
+        with torch.no_grad(), warnings.catch_warnings():
+            warnings.simplefilter("ignore")
+            reference(*map(_copy, tensors))
+    except Exception:  # noqa: BLE001 - the samples of some variants are for another signature
+        return False
+    return True
 
 
 def _tell_left(task: Task, facts: Any, refusal: NoPlan) -> Judgement:

@@ -185,7 +185,10 @@ def _multiply_rows(call: NodeCall) -> Lowered:
 
 def _trace(call: NodeCall) -> Lowered:
     """The sum of the diagonal of a matrix."""
-    return _reduce_terms([Term(call.tensor(0, "input", "self"), "aa")], "", call)
+    source = call.tensor(0, "input", "self")
+    if len(set(source.shape)) > 1:
+        raise NotCovered("of a matrix that is not square")
+    return _reduce_terms([Term(source, "aa")], "", call)
 
 
 def _multiply_kronecker(call: NodeCall) -> Lowered:

@@ -165,7 +165,7 @@ def finish_classes(
         parts = logs if weight is None else formula(A * B, logs, weight, like=wide)
         total = reduce(parts, (axis,), "sum", wide)
         terms = formula(A * C + B * D, terms, total, 1 - smoothing, smoothing / logs.shape[axis], like=wide)
-    chosen = rename(formula(Op.WHERE(Op.NE(B, 0), -A, 0.0), terms, flag, like=wide), "loss_of_class")
+    chosen = rename(formula(Op.WHERE(Op.NE(B, 0), A * -1.0, 0.0), terms, flag, like=wide), "loss_of_class")
     if find_reduction(call) != "mean":
         return finish(chosen, call)
     if share is not None:
@@ -195,7 +195,7 @@ def _exceed_margin(call: NodeCall) -> Lowered:
     wide, classes = widen(source.dtype), source.shape[1]
     places = reshape(target, (target.size, 1))
     right = look_along(source, places, 1, (source.shape[0], 1))
-    text = Op.MAXIMUM(C - B + A, 0.0)
+    text = Op.FMAX(C - B + A, 0.0)  # NaN is no gap
     gap: Tensor = formula(text, source, right, margin, like=wide)
     if order == 2:
         gap = formula(A * A, gap, like=wide)

@@ -209,8 +209,8 @@ def _fill_diagonal(call: NodeCall) -> Lowered:
 
 def _meet(base: Tensor, source: Tensor, places: Tensor, axis: int, meeting: Meeting, whole: bool) -> Scatter:
     """Elements of `source` at places of an axis: the same for all other axes where `whole`."""
-    if base.dtype not in ATOMIC:
-        raise NotCovered(f"on {base.dtype}")
+    if base.dtype not in ATOMIC or source.size == 1:  # a kernel has no block for one element
+        raise NotCovered(f"of {source.size} elements of {base.dtype}")
 
     def where(at: Coordinates) -> tuple[Coordinates, ...]:
         return ((at[axis],) if whole else at,)

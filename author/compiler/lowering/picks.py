@@ -191,6 +191,8 @@ def _gather(call: NodeCall) -> Lowered:
     if not isinstance(axis, int):
         raise NotCovered("over all axes")
     axis %= len(source.shape)
+    if name == "take_along_dim" and any(a != b for at, (a, b) in enumerate(zip(source.shape, places.shape, strict=True)) if at != axis):
+        raise NotCovered("of shapes that broadcast")
     return look_along(source, places, axis, call.shape, whole=name == "index_select")
 
 
@@ -214,6 +216,8 @@ def _one_hot(call: NodeCall) -> Lowered:
 def _narrow(call: NodeCall) -> Lowered:
     source, axis = call.tensor(0, "input", "self"), call.get(1, "dim")
     axis %= len(source.shape)
+    if isinstance(call.get(2, "start"), Tensor):
+        raise NotCovered("from a place that a tensor holds")
     start, length = call.get(2, "start") % source.shape[axis], call.shape[axis]
     source, part = _find_part(source, [{"slice": [None, None, None]}] * axis + [{"slice": [start, start + length, None]}])
     return cut(source, axis, start, length) if part is None else part

@@ -395,6 +395,8 @@ def _shrink(call: NodeCall) -> Lowered:
         alpha = call.option(1, "alpha", 1.0)
         return formula(Op.WHERE(A > 0.0, A, B * Op.EXPM1(A / B)), value, alpha, like=call.dtype)
     if name == "rrelu":
+        if call.training if call.node.op == "call_module" else call.get(3, "training", default=False):
+            raise NotCovered("while training")
         slope = (call.option(1, "lower", 1 / 8) + call.option(2, "upper", 1 / 3)) / 2
         return formula(Op.WHERE(A >= 0.0, A, A * B), value, slope, like=call.dtype)
     bound = call.option(1, "lambd", 0.5)

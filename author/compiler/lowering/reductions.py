@@ -125,7 +125,7 @@ def _skip_nan(call: NodeCall) -> Lowered:
     """`nansum` and `nanmean`: what is no number does not count."""
     source, axes, keep = _where(call)
     if source.dtype not in FLOATS:
-        raise NotCovered(f"on {source.dtype}")
+        return reduce(cast(source, call.dtype), axes, "sum", call.dtype, keep)
     total = reduce(formula(Op.WHERE(Op.EQ(A, A), A, 0.0), source, like=widen(source.dtype)), axes, "sum", call.dtype, keep)
     if call.node.target.endswith("nansum"):
         return total
@@ -223,6 +223,7 @@ def log_sum_exp(source: Tensor, axes: tuple[int, ...], keep: bool, dtype: str) -
 
 def _log_sum(call: NodeCall) -> Lowered:
     source, axes, keep = _where(call)
+    source = cast(source, call.dtype)
     return log_sum_exp(source, axes, keep, call.dtype)
 
 
@@ -280,6 +281,8 @@ def _distance(call: NodeCall) -> Lowered:
     """The distance of two tensors along the last axis."""
     left, right = call.tensor(0, "x1"), call.tensor(1, "x2")
     order, eps = call.option(2, "p" if call.node.op != "call_module" else "norm", 2.0), call.option(3, "eps", 1e-6)
+    if left.dtype not in FLOATS or right.dtype not in FLOATS:
+        raise NotCovered(f"on {left.dtype}")
     apart = formula(A - B + C, left, right, eps, like=call.dtype)
     return vector_norm(apart, order, (len(apart.shape) - 1,), bool(call.option(4, "keepdim", False)), call.dtype)
 

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from tritonsmith.author.compiler.ir.indices import Coordinates, Index, Shape
 from tritonsmith.author.compiler.ir.operators import A, B, C, D, E
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.values import Formula, Lookup, Position, Tensor, align, rename, widen
+from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Lookup, Position, Tensor, align, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula, select_where
 from tritonsmith.author.compiler.lowering.views import pad, pick, reshape, view
@@ -88,7 +88,7 @@ def _interpolate(call: NodeCall) -> Lowered:
     scales = _find_scales(call, len(source.shape) - 2)
     if mode in ("nearest", "nearest-exact"):
         return _pick_nearest(source, call.shape, axes, scales, 0.0 if mode == "nearest" else 0.5)
-    if _SMOOTH.get(str(mode)) != len(source.shape) - 2:
+    if _SMOOTH.get(str(mode)) != len(source.shape) - 2 or source.dtype not in FLOATS:
         raise NotCovered(f"with the mode {mode}")
     aligned = bool(call.option(4, "align_corners", False))
     value = source

@@ -148,7 +148,7 @@ def _keys(node: OpNode, made: dict[str, Any]) -> list[Any]:
     if name == "getitem":
         keys = given[0] if isinstance(given[0], list | tuple) else [given[0]]
         return [made.get(one["ref"]) if isinstance(one, dict) and "ref" in one else one for one in keys]
-    if name not in ("select", "narrow") or not isinstance(given[0], int):
+    if name not in ("select", "narrow") or not isinstance(given[0], int) or (name == "narrow" and isinstance(given[1], Tensor)):
         return []
     source = made[str(refer(node))]
     lead: list[Any] = [{"slice": [None, None, None]}] * (given[0] % len(source.shape))

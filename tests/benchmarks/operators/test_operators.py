@@ -16,8 +16,12 @@ from project import ROOT
 from tritonsmith.benchmarks.operators.calls import CannotWrite, write_call
 from tritonsmith.benchmarks.operators.compare import choose_nearer, find_difference
 from tritonsmith.benchmarks.operators.digest import make_digest, read_rows
+from tritonsmith.benchmarks.operators.facts import trace_call
 from tritonsmith.benchmarks.operators.special import draw_specials, list_specials, stride
 from tritonsmith.benchmarks.operators.suite import OperatorRow, describe_end
+from tritonsmith.evaluator.reference.module import load_reference
+from tritonsmith.evaluator.reference.probe import probe
+from tritonsmith.evaluator.schema import Task
 
 PARTS = 8
 """Of the whole suite, each within the limit of a test."""
@@ -114,6 +118,24 @@ def test_wrong_results_are_named_at_the_end() -> None:
     failure = {"type": "float32", "kind": "sample", "call": "torch.sum(x0)", "reason": "1 for 2"}
     first, last = describe_end([OperatorRow("sum", passed=1, wrong=1, failures=[failure])])
     assert first == "WRONG sum (sample): torch.sum(x0): 1 for 2" and last.endswith("2 samples, 1 passed, 0 left, 0 refused, 1 wrong")
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("add", (torch.ones(2, 3),)), ("sum", (-1,)), ("split", (1, -1)), ("__getitem__", ((slice(None), 0),)),
+        ("masked_fill", (torch.ones(3) > 0, math.inf)),
+    ],
+)
+def test_a_call_is_traced_as_the_probe_traces_it(name: str, args: tuple[object, ...]) -> None:
+    call = write_call(name, torch.ones(2, 3), args, {})
+    task = Task(name="case", path="case.py", source=call.source)
+    probed, traced = probe(task)[0], trace_call(load_reference(task).build(0), call.tensors)
+    assert traced is not None
+    costs = {"launches": 0, "flops": 0.0, "bytes": 0.0, "line": 0}
+    assert traced.ops == tuple(node.model_copy(update=costs) for node in probed.ops)
+    for field in ("inputs", "outputs", "values", "parameters", "init_inputs", "updates", "traced_by", "precision"):
+        assert getattr(traced, field) == getattr(probed, field), field
 
 
 def load_page() -> ModuleType:
