@@ -278,7 +278,7 @@ def test_pointwise_chain_is_one_kernel() -> None:
     draft = seed(relu_chain())
     assert draft.recipe == "pointwise" and draft.source.count("@triton.jit\ndef pointwise(") == 1
     assert "t0 = v0 + v1" in draft.source and "t1 * 0.2" not in draft.source and "t0 * 0.2" in draft.source
-    assert "tl.minimum(t1, 3.0)" in draft.source and "p1 + (offset) % 96" in draft.source
+    assert "tl.minimum(t1, 3.0, propagate_nan=tl.PropagateNan.ALL)" in draft.source and "p1 + (offset) % 96" in draft.source
     assert "self.bias = nn.Parameter(torch.empty((96,), dtype=torch.float32))" in draft.source
 
 

@@ -165,6 +165,8 @@ _BOUNDS: dict[Operator, _Bounds] = {
     Operator.SHIFT_RIGHT: lambda given: _shift_right(given[0], given[1]),
     Operator.MAXIMUM: lambda given: Range(max(given[0].low, given[1].low), max(given[0].high, given[1].high)),
     Operator.MINIMUM: lambda given: Range(min(given[0].low, given[1].low), min(given[0].high, given[1].high)),
+    Operator.FMAX: lambda given: Range(max(given[0].low, given[1].low), max(given[0].high, given[1].high)),
+    Operator.FMIN: lambda given: Range(min(given[0].low, given[1].low), min(given[0].high, given[1].high)),
     Operator.WHERE: lambda given: given[1] | given[2],
 }  # fmt: skip
 """By operator: what its result lies between, by what its arguments lie between; None where anything may come of it."""

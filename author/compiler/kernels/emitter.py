@@ -231,7 +231,7 @@ class Emitter:
             node = self.read(value.source, moved, guards)
             return node, self.depends(node)
         names = ravel(moved, value.source.shape).names
-        joined, filler = join_guards(guards, own), write(value.fill, ())
+        joined, filler = join_guards(guards, own), write(value.fill, (), widen(value.dtype))
         if joined is None:  # no place asks for it
             return _fill(value.dtype, filler), frozenset()
         if self.in_memory(value.source) and all(guard.names <= names for guard in own):

@@ -29,6 +29,7 @@ from tritonsmith.author.compiler.ir.values import (
 )
 
 _OWN = {
+    Operator.SUB: lambda left, right: left - (right.int() if right.dtype == torch.bool else right),
     Operator.QUOTIENT: lambda left, right: torch.div(left, right, rounding_mode="trunc"),
     Operator.REMAINDER: torch.fmod,
     Operator.TO_KEY: lambda value: _turn_negatives(value.view(torch.int32)),
