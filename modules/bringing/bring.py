@@ -38,7 +38,9 @@ class Brought:
         return self.folder / TASK
 
 
-def bring(module: nn.Module, inputs: Any, folder: Path, *, mode: str = "eval") -> Brought:
+def bring(
+    module: nn.Module, inputs: Any, folder: Path, *, mode: str = "eval", shapes: Any = None, init: Any = None
+) -> Brought:
     """Write a module down as a task.
 
     Args:

@@ -233,7 +233,9 @@ class CardJudge:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary; `Variation` says when they may."""
         got: list[torch.Tensor] = []
         asked: Counter[str] = Counter()
-        kinds = (*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])
+        first = _FIRST_TRIALS[profile]
+        real = ("real",) if self.session.has_real else ()  # with the weights that the task brings along, which come first
+        kinds = (first[0], *real, *first[1:], *stress_kinds(profile), *_LAST_TRIALS[profile])
         for number, kind in enumerate(kinds):
             STEPS.note(f"check, inputs {number + 1} of {len(kinds)}")
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones

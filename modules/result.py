@@ -1,0 +1,55 @@
+"""What came of a module that was optimized: the run's answer, its folder, and the drop-in. Imports torch where the drop-in is asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tritonsmith.graph.storage.summary import Summary
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Result:
+    """The end of one run on a module.
+
+    Args:
+        original: the module that was given, as it is.
+        folder: of the run; it holds `best.py`, `summary.json` and every kernel.
+        task: the folder of the task that the module was written down as.
+        summary: the run as `summary.json` tells it.
+
+    Example:
+        >>> result = tritonsmith.optimize(block, torch.randn(8, 128, 512))
+        >>> print(result.answer)
+        >>> faster = result.module
+    """
+
+    def __init__(self, original: nn.Module, folder: Path, task: Path, summary: Summary) -> None:
+        self.original = original
+        self.folder = folder
+        self.task = task
+        self.summary = summary
+
+    @property
+    def answer(self) -> str:
+        """The first words about the run: FASTER, NOT FASTER, right, NOT CONFIRMED or NO KERNEL, and what that rests on."""
+        return self.summary.answer
+
+    @property
+    def best(self) -> Path | None:
+        """The file with the winning kernel; None where no kernel was accepted."""
+        path = self.folder / "best.py"
+        return path if self.summary.winner is not None and path.is_file() else None
+
+    @cached_property
+    def _drop_in(self) -> Any:
+        """The drop-in's own record. Raises UsageError where there is no kernel."""
+        from tritonsmith.modules.dropin.drop_in import make_drop_in  # noqa: PLC0415 - it loads torch and the kernel
+
+        return make_drop_in(self.original, self.folder, self.task)
+
+    def __repr__(self) -> str:
+        return f"<tritonsmith result: {self.answer}; {self.folder}>"
