@@ -1,0 +1,41 @@
+"""A call of a drop-in that torch.compile traces: the operator where that is proven, else the original in the same graph."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from tritonsmith.modules.dropin.runtime.engine import Engine
+from tritonsmith.modules.dropin.runtime.form import RefusedCall
+from tritonsmith.modules.dropin.runtime.kernel import reach
+
+
+def call_in_graph(module: nn.Module, engine: Engine, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+    """The result of a call under torch.compile. All of it is plain Python that a compiler can follow."""
+    kernel = engine.kernel
+    if torch.compiler.is_exporting() or engine.fault or engine.operator.skeleton is None or kernel.proof.updates:
+        return engine.original(module, *args, **kwargs)
+    try:
+        tensors = kernel.form.read_tensors(args, kwargs)
+    except RefusedCall:
+        return engine.original(module, *args, **kwargs)
+    weights = [reach(module, path) for path in kernel.state.values()]
+    if _find_reason(module, engine, tensors, weights):
+        return engine.original(module, *args, **kwargs)
+    return kernel.form.build_result(engine.operator.overload(*tensors, *weights))
+
+
+def _find_reason(module: nn.Module, engine: Engine, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> str:
+    """Why a call is outside what is proven; empty where it is not."""
+    proof = engine.kernel.proof
+    device = tensors[0].device if tensors else weights[0].device
+    if torch.is_autocast_enabled(device.type):
+        return "autocast"
+    if proof.by_mode:
+        for part in module.modules():
+            if part.training is not proof.training:
+                return "mode"
+    return proof.refuse_tensors(tensors) or engine.refuse_device([tensor.device for tensor in tensors]) or engine.refuse_weights(weights, device)
