@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import importlib
+import importlib.util
 import threading
 import weakref
 from collections import OrderedDict
@@ -22,7 +24,6 @@ _MOST_INSTANCES = 1024
 """Instances of ModelNew for one operator; more modules than these would make each other's packed weights anew."""
 _OPERATORS: dict[str, Operator] = {}
 """By digest of the kernel. An operator stays registered as long as the process lives."""
-_PREFIX = "tritonsmith::"
 
 
 class Instance:
@@ -87,7 +88,7 @@ class Operator:
 
     def _register(self) -> None:
         """Make the operator known. Its library object must stay alive."""
-        namespace, _, _ = _PREFIX.partition("::")
+        namespace = _find_namespace()
         name = f"{self.kernel.name.lower()}_{self.kernel.digest}"
         arguments = [f"Tensor x{number}" for number in range(self.count)] + [f"Tensor w{number}" for number in range(len(self.names))]
         self._library = torch.library.Library(namespace, "FRAGMENT")
@@ -187,6 +188,15 @@ class Operator:
                     )
                 )
         return tuple(next(found, None) if needed else None for needed in ctx.needs_input_grad)
+
+
+def _find_namespace() -> str:
+    """That of the package which these files are in, as Hugging Face `kernels` asks for; `tritonsmith` for the project itself."""
+    name = f"{__package__}._ops"
+    if importlib.util.find_spec(name) is None:
+        return "tritonsmith"
+    qualified: str = importlib.import_module(name).add_op_namespace_prefix("")
+    return qualified.removesuffix("::")
 
 
 def _list_held(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
