@@ -13,12 +13,10 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.modules.progress import choose_listener
 from tritonsmith.modules.result import Result
+from tritonsmith.modules.shell import TASK_FOLDER
 
 if TYPE_CHECKING:
     from torch import nn
-
-TASK_FOLDER = "task"
-"""Name of the task's folder in that of the run."""
 
 
 async def optimize_async(

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import contextlib
+import sys
+import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,6 +16,8 @@ from torch import nn
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.modules.bringing.check import build_task_model, call_module, describe_difference, require_repeatable, run_task_model
 from tritonsmith.modules.bringing.export import NotExported, export_module
+from tritonsmith.modules.bringing.shapes import choose_example, declare_shapes
+from tritonsmith.modules.bringing.source import SCRIPT, write_from_source
 from tritonsmith.modules.bringing.structure import Signature, as_call, register_records, split_call
 from tritonsmith.modules.bringing.writer import INPUTS, TASK, WEIGHTS, TaskWriter, WrittenTask, refuse_regions
 
@@ -48,38 +52,54 @@ def bring(
         inputs: of one call: a tensor, a tuple of arguments, a dict of keyword arguments, or a pair `(args, kwargs)`.
         folder: new or empty; made where it does not exist.
         mode: `eval` or `train`: what the module is put into while it is looked at.
+        shapes: other sizes; see `read_shapes`.
+        init: arguments of the class's constructor, for a module that cannot be exported.
     Raises:
         UsageError: one sentence; nothing is written then.
     """
     require_module(module)
-    args, kwargs = as_call(inputs)
+    call = as_call(inputs)
     with in_mode(module, mode):
-        register_records((args, kwargs))
-        leaves, _ = split_call(args, kwargs)
+        register_records(call)
+        leaves, _ = split_call(*call)
         require_one_device(module, leaves)
-        result, wanted = call_module(module, args, kwargs)
-        require_repeatable(module, args, kwargs, wanted)
-        written = write_exported(module, args, kwargs, wanted)
+        result, wanted = call_module(module, *call)
+        require_repeatable(module, *call, wanted)
+        reason, files = "", dict[str, str]()
+        try:
+            written = _write_exported(module, call, wanted, shapes)
+        except NotExported as error:
+            reason = str(error)
+            if shapes:
+                raise UsageError(f"{type(module).__name__} cannot be exported: {reason}; without that, shapes= cannot be used") from error
+            written, files = write_from_source(module, *call, result, init, reason)
+            with _beside(files, folder):
+                if fault := _compare(written, wanted, module):
+                    raise UsageError(f"{type(module).__name__} cannot be exported: {reason}; its class made anew gives {fault}; check init=") from error
     folder.mkdir(parents=True, exist_ok=True)
     write_folder(folder, written)
-    return Brought(folder, written.signature, "export", sizes=written.sizes)
+    _write_files(folder, files)
+    return Brought(folder, written.signature, "source" if reason else "export", reason, written.sizes)
 
 
-def write_exported(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], wanted: list[torch.Tensor]) -> WrittenTask:
-    """The task from an export that gives the wanted results. Raises NotExported, and UsageError for a module that no task can stand for."""
-    leaves, spec = split_call(args, kwargs)
+def _write_exported(module: nn.Module, call: tuple[Any, Any], wanted: list[torch.Tensor], shapes: Any) -> WrittenTask:
+    """The task from an export that gives the wanted results, at other sizes too. Raises NotExported and UsageError."""
+    real, spec = split_call(*call)
+    example = choose_example(call, shapes)
+    leaves, _ = split_call(*example)
     reason = ""
     for dynamic in (True, False):
-        program = export_module(module, args, kwargs, dynamic=dynamic)
+        program = export_module(module, *example, dynamic=dynamic)
         for with_layers in (True, False):
             try:
                 refuse_regions(program.graph)
-                written = TaskWriter(program, module, leaves, spec).write(f"{type(module).__name__}, as torch.export gives it.", with_layers=with_layers)
-                reason = _compare(written, wanted, module)
+                writer = TaskWriter(program, module, leaves, spec, real)
+                written = writer.write(f"{type(module).__name__}, as torch.export gives it.", with_layers=with_layers)
             except NotImplementedError as error:
                 raise NotExported(f"it has {error}, which a task file cannot say") from error
+            reason = _compare(written, wanted, module)
             if not reason:
-                return written
+                return declare_shapes(written, module, shapes)
     raise NotExported(f"what was written of it gives {reason}")
 
 
@@ -92,6 +112,26 @@ def _compare(written: WrittenTask, wanted: list[torch.Tensor], module: nn.Module
     except Exception as error:  # noqa: BLE001 - a text that does not run is written in another way
         return f"{type(error).__name__}: {' '.join(str(error).split())[:200]}"
     return describe_difference(found, wanted)
+
+
+@contextlib.contextmanager
+def _beside(files: Mapping[str, str], folder: Path) -> Iterator[None]:
+    """While it is open, source files can be imported that will lie beside the task."""
+    with tempfile.TemporaryDirectory(prefix="tritonsmith-source-") as place:
+        _write_files(Path(place), files)
+        sys.path.insert(0, place)
+        try:
+            yield
+        finally:
+            sys.path.remove(place)
+            sys.modules.pop(SCRIPT, None)
+
+
+def _write_files(folder: Path, files: Mapping[str, str]) -> None:
+    for place, text in files.items():
+        path = folder / place
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(text, encoding="utf-8")
 
 
 def write_folder(folder: Path, written: WrittenTask) -> None:

@@ -147,9 +147,11 @@ class Call:
         self.given = given
         self.values = self.defaults | given
         self.kept = {name: value for name, value in given.items() if not self._is_default(name, value)}
+        if "reduction" in self.values:  # the functions of torch have another default than their operators
+            self.kept["reduction"] = self.values["reduction"]
 
     def _is_default(self, name: str, value: Any) -> bool:
-        if name in ("pin_memory", "layout", "non_blocking", "implicit", "cudnn_enabled"):
+        if name in ("pin_memory", "layout", "non_blocking", "implicit", "cudnn_enabled", "cudnn_enable"):
             return True
         if name not in self.defaults or isinstance(value, fx.Node):
             return False
@@ -365,6 +367,11 @@ def _new(call: Call) -> Written:
     return Written(f"{call.say('self', inner=True)}.{call.name}({call.arguments(skip=('self', 'device'))})")
 
 
+def _spread(call: Call) -> Written:
+    """A function that takes its tensors one by one."""
+    return Written(f"torch.{call.name}({', '.join(map(call.writer.say, call.values['tensors']))})")
+
+
 def _pow(call: Call) -> Written | None:
     if not call.is_tensor("self") or call.is_tensor("exponent"):
         return None
@@ -398,5 +405,6 @@ _SPECIAL: dict[str, Callable[[Call], Written | None]] = {
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like"), _like),
     **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty"), _new),
     **dict.fromkeys(("gru", "lstm", "rnn_tanh", "rnn_relu"), _recurrent),
+    **dict.fromkeys(("broadcast_tensors", "block_diag", "cartesian_prod"), _spread),
     "clone": _clone, "pow": _pow, "neg": _neg,
 }  # fmt: skip

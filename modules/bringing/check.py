@@ -55,11 +55,16 @@ def require_repeatable(module: nn.Module, args: Sequence[Any], kwargs: Mapping[s
             )
 
 
-def build_task_model(text: str, state: Mapping[str, torch.Tensor], device: torch.device, *, train: bool) -> nn.Module:
-    """The Model of a task's text with these weights."""
+def load_text(text: str) -> types.ModuleType:
+    """A task's text, executed."""
     space = types.ModuleType("_tritonsmith_brought")
     exec(compile(text, "task.py", "exec"), space.__dict__)  # noqa: S102 - our own text
-    model: nn.Module = space.Model()
+    return space
+
+
+def build_task_model(text: str, state: Mapping[str, torch.Tensor], device: torch.device, *, train: bool) -> nn.Module:
+    """The Model of a task's text with these weights."""
+    model: nn.Module = load_text(text).Model()
     model.load_state_dict({name: value.detach() for name, value in state.items()})
     return model.to(device).train(train)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -66,7 +67,9 @@ class Signature:
     @classmethod
     def read(cls, folder: Path) -> Signature:
         """That of a task's folder. Raises OSError."""
-        found: Signature = pickle.loads((folder / SIGNATURE).read_bytes())  # noqa: S301 - a file of the user's own run
+        with warnings.catch_warnings():  # of torch, about its own records
+            warnings.simplefilter("ignore", FutureWarning)
+            found: Signature = pickle.loads((folder / SIGNATURE).read_bytes())  # noqa: S301 - a file of the user's own run
         return found
 
 

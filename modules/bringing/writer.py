@@ -47,10 +47,14 @@ class TaskWriter:
         module: the original, in its mode.
         leaves: those of the call that it was exported with.
         spec: the structure of that call.
+        real: leaves of the same structure whose values and sizes are the real ones, where others were exported.
     """
 
-    def __init__(self, program: ExportedProgram, module: nn.Module, leaves: Sequence[Any], spec: Any) -> None:
-        self.program, self.module, self.leaves, self.spec = program, module, leaves, spec
+    def __init__(
+        self, program: ExportedProgram, module: nn.Module, leaves: Sequence[Any], spec: Any, real: Sequence[Any] | None = None
+    ) -> None:
+        self.program, self.module, self.spec = program, module, spec
+        self.leaves = leaves if real is None else real
         self.graph: fx.Graph = program.graph
         self.places = {node.name: node for node in self.graph.nodes if node.op == "placeholder"}
         self.kinds = {one.arg.name: one for one in program.graph_signature.input_specs if hasattr(one.arg, "name")}

@@ -108,7 +108,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
     "one hot": (lambda i: F.one_hot(i, 12).float(), ids), "fourier": (lambda a: torch.fft.irfft(torch.fft.rfft(a)), x2), "complex": (lambda a: torch.view_as_complex(a.view(6, 4, 2).contiguous()).abs(), x2),
     "sampled": (lambda a, g: F.grid_sample(a, g, align_corners=False), (x4, torch.rand(2, 3, 3, 2) * 2 - 1)), "interpolated": (lambda a: F.interpolate(a, size=(4, 4), mode="nearest"), x4),
     "padded": (lambda a: F.pad(a, (1, 2), value=3.0), x2), "clamped": (lambda a: a.clamp(-1).clamp_max(1) + a.clamp(min=0.1, max=0.2), x2), "lerp": (lambda a, b: torch.lerp(a, b, 0.3), (x2, x2 + 1)),
-    "listed numbers": (lambda a: a * torch.tensor([1.0, 2.0] * 4), x2), "detached": (lambda a: a.detach() + a.data, x2), "expanded": (lambda a: a[:, None].expand(-1, 3, -1) * 2, x2),
+    "listed numbers": (lambda a: a * torch.tensor([1.0, 2.0] * 4), x2), "detached": (lambda a: a.detach() + a, x2), "expanded": (lambda a: a[:, None].expand(-1, 3, -1) * 2, x2),
     "repeated": (lambda a: a.repeat(2, 1).repeat_interleave(2, 0), x2), "outer": (lambda a: torch.outer(a[0], a[1]) + torch.dot(a[0], a[1]), x2),
     "special": (lambda a: torch.erf(a) + torch.special.expm1(a) + torch.logaddexp(a, a * 2) + torch.logsumexp(a, -1, keepdim=True), x2),
     "no gradients": (torch.no_grad()(lambda a: a.sin() + 1), x2), "meshgrid": (lambda a: torch.meshgrid(a[0], a[1], indexing="ij"), x2),
