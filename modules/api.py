@@ -39,7 +39,9 @@ async def optimize_async(
     from tritonsmith.graph.run import optimize_async as run_async  # noqa: PLC0415 - LangGraph is slow to load
 
     if backward:
-        raise UsageError("backward=True is not available: gradients go through the original module, which is right but no faster")
+        raise UsageError(
+            "backward=True is not available: gradients go through the original module, which is right but no faster"
+        )
     folder = Path(out) if out is not None else _name_folder(module)
     _require_new(folder)
     brought = await asyncio.to_thread(_bring, module, inputs, folder / TASK_FOLDER, mode, shapes, init)
@@ -94,7 +96,9 @@ def _name_folder(module: object) -> Path:
 
 def _require_new(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"out={str(folder)!r}: the folder is not empty; name a new one, so that no earlier result is overwritten")
+        raise UsageError(
+            f"out={str(folder)!r}: the folder is not empty; name a new one, so that no earlier result is overwritten"
+        )
 
 
 def _settle(task: str, folder: Path, model: Any, budget: Any, options: dict[str, Any]) -> tuple[Any, Any]:
@@ -103,8 +107,12 @@ def _settle(task: str, folder: Path, model: Any, budget: Any, options: dict[str,
 
     known = set(RunConfig.model_fields) - {"task", "out", "model", "budget", "mode"}
     if unknown := sorted(set(options) - known):
-        raise UsageError(f"optimize() knows no option {', '.join(unknown)}; the options are {', '.join(sorted(known))}")
-    settings = dict(options) | ({} if budget is None else {"budget": {"candidates": budget} if isinstance(budget, int) else budget})
+        raise UsageError(
+            f"optimize() knows no option {', '.join(unknown)}; the options are {', '.join(sorted(known))}"
+        )
+    settings = dict(options) | (
+        {} if budget is None else {"budget": {"candidates": budget} if isinstance(budget, int) else budget}
+    )
     objects = {} if isinstance(model, str) else {"model": model}
     try:
         config = RunConfig(task=task, out=str(folder), **({} if objects else {"model": model}), **settings)

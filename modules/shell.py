@@ -26,7 +26,9 @@ def name_of(word: str) -> str:
     return Path(rest).stem if kind in ("hf", "timm") else word.rpartition(":")[2]
 
 
-def bring_named(word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str) -> tuple[Path, str]:
+def bring_named(
+    word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str
+) -> tuple[Path, str]:
     """The task file of a named module, and why it was not exported (empty where it was). Raises UsageError.
 
     Args:
@@ -38,12 +40,18 @@ def bring_named(word: str, folder: Path, *, inputs: str | None, init: str | None
     """
     asked = {"word": word, "folder": str(folder), "inputs": inputs, "init": init, "mode": mode}
     done = subprocess.run(
-        [sys.executable, "-m", "tritonsmith.modules.bringing"], input=json.dumps(asked), stdout=subprocess.PIPE, text=True, check=False
+        [sys.executable, "-m", "tritonsmith.modules.bringing"],
+        input=json.dumps(asked),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
     )
     try:
         answer = json.loads(done.stdout.splitlines()[-1])
     except (IndexError, ValueError):
-        raise UsageError(f"{word}: the process that reads it ended with code {done.returncode}; its own message stands above") from None
+        raise UsageError(
+            f"{word}: the process that reads it ended with code {done.returncode}; its own message stands above"
+        ) from None
     if "error" in answer:
         raise UsageError(answer["error"])
     return Path(answer["task"]), answer["reason"]

@@ -15,7 +15,9 @@ def main() -> int:
     sys.stdout = sys.stderr  # what the user's own code prints is not the answer
     try:
         module, inputs = load_named(asked["word"], asked["inputs"], asked["init"])
-        brought = bring(module, inputs, Path(asked["folder"]), mode=asked["mode"], init=read_init(asked["init"]))
+        brought = bring(
+            module, inputs, Path(asked["folder"]), mode=asked["mode"], init=read_init(asked["init"])
+        )
     except UsageError as error:
         print(json.dumps({"error": str(error)}), file=answer)  # noqa: T201 - the caller reads it
         return 2

@@ -33,9 +33,30 @@ _FUNCTIONAL = frozenset({
 """Functions of torch.nn.functional whose first arguments are those of the aten call, in its order and by its names."""
 _SAME = frozenset({"alias", "lift_fresh_copy", "lift", "detach_"})
 """Calls that give their argument as it is."""
-_DROPPED = frozenset({"_assert_scalar", "_assert_tensor_metadata", "_assert_async", "sym_constrain_range", "sym_constrain_range_for_size"})
+_DROPPED = frozenset(
+    {
+        "_assert_scalar",
+        "_assert_tensor_metadata",
+        "_assert_async",
+        "sym_constrain_range",
+        "sym_constrain_range_for_size",
+    }
+)
 _REDUCTIONS = ("none", "mean", "sum")
-_FACTORIES = frozenset({"zeros", "ones", "full", "empty", "arange", "eye", "scalar_tensor", "linspace", "tril_indices", "triu_indices"})
+_FACTORIES = frozenset(
+    {
+        "zeros",
+        "ones",
+        "full",
+        "empty",
+        "arange",
+        "eye",
+        "scalar_tensor",
+        "linspace",
+        "tril_indices",
+        "triu_indices",
+    }
+)
 
 
 @dataclass(frozen=True)
@@ -74,7 +95,9 @@ class CallWriter:
             return self._write_python(node)
         name = target._schema.name.removeprefix("aten::")
         if not target._schema.name.startswith("aten::"):
-            return Written(f"torch.ops.{target._schema.name.replace('::', '.')}.{target._overloadname}({self.list_all(node)})")
+            return Written(
+                f"torch.ops.{target._schema.name.replace('::', '.')}.{target._overloadname}({self.list_all(node)})"
+            )
         if name in _DROPPED:
             return None
         call = Call(self, node, name, target._schema)
@@ -98,7 +121,14 @@ class CallWriter:
             return Written(f"{left} {sign} {right}", loose=True)
         if name == "neg":
             return Written(f"-{self.say(node.args[0], inner=True)}", loose=True)
-        words = {"sym_max": "max", "sym_min": "min", "sym_float": "float", "sym_int": "int", "sym_not": "not ", "sym_sqrt": "math.sqrt"}
+        words = {
+            "sym_max": "max",
+            "sym_min": "min",
+            "sym_float": "float",
+            "sym_int": "int",
+            "sym_not": "not ",
+            "sym_sqrt": "math.sqrt",
+        }
         said = words.get(name)
         if said is None and module in ("math", "_operator"):
             raise NotImplementedError(f"{module}.{name} of sizes")
@@ -182,12 +212,18 @@ class Call:
                 continue
             text = self.writer.say(self.kept[name])
             parts.append(f"{name}={text}" if gap else text)
-        named = [f"{name}={self.writer.say(value)}" for name, value in self.kept.items() if name not in (*self.positional, *skip)]
+        named = [
+            f"{name}={self.writer.say(value)}"
+            for name, value in self.kept.items()
+            if name not in (*self.positional, *skip)
+        ]
         return ", ".join([*parts, *named])
 
     def call(self, function: str, **words: str) -> Written:
         """A call of a function with these arguments by name, an empty word for one that is left out."""
-        return Written(f"{function}({', '.join(f'{name}={word}' if not name.startswith('_') else word for name, word in words.items() if word)})")
+        return Written(
+            f"{function}({', '.join(f'{name}={word}' if not name.startswith('_') else word for name, word in words.items() if word)})"
+        )
 
     def write_plain(self) -> Written:
         """The function or method that has the name of the operator."""
@@ -203,7 +239,9 @@ class Call:
             return Written(f"{self.say(first, inner=True)}.{name}({self.arguments(skip=(first,))})")
         if hasattr(torch, name):
             return Written(f"torch.{name}({self.arguments()})")
-        return Written(f"torch.ops.aten.{name}.{self.overload or 'default'}({self.writer.list_all(self.node)})")
+        return Written(
+            f"torch.ops.aten.{name}.{self.overload or 'default'}({self.writer.list_all(self.node)})"
+        )
 
     def _write_sign(self) -> Written | None:
         if set(self.kept) - {"self", "other"} or len(self.positional) < 2:
@@ -244,14 +282,18 @@ def _slice(call: Call) -> Written:
     if not first and not last and step == 1:
         return call.writer.names[call.values["self"]]
     stride = f":{call.say('step')}" if step != 1 else ""
-    return _write_index(call.say("self", inner=True), call.values["dim"], _rank(call), f"{first}:{last}{stride}")
+    return _write_index(
+        call.say("self", inner=True), call.values["dim"], _rank(call), f"{first}:{last}{stride}"
+    )
 
 
 def _index(call: Call) -> Written:
     places = list(call.values["indices"])
     while places and places[-1] is None:
         places.pop()
-    return Written(f"{call.say('self', inner=True)}[{', '.join(':' if one is None else call.writer.say(one) for one in places)}]")
+    return Written(
+        f"{call.say('self', inner=True)}[{', '.join(':' if one is None else call.writer.say(one) for one in places)}]"
+    )
 
 
 def _sym_size(call: Call) -> Written:
@@ -259,21 +301,31 @@ def _sym_size(call: Call) -> Written:
 
 
 def _to(call: Call) -> Written:
-    kept = {name: call.writer.say(value) for name, value in call.kept.items() if name in ("dtype", "memory_format", "other")}
+    kept = {
+        name: call.writer.say(value)
+        for name, value in call.kept.items()
+        if name in ("dtype", "memory_format", "other")
+    }
     holder = call.values["self"]
     if "dtype" in kept and holder.meta["val"].dtype == call.values["dtype"] and not call.values.get("copy"):
         kept.pop("dtype")
     if not kept:
         return call.writer.names[holder]
-    return Written(f"{call.say('self', inner=True)}.to({', '.join(f'memory_format={v}' if n == 'memory_format' else v for n, v in kept.items())})")
+    return Written(
+        f"{call.say('self', inner=True)}.to({', '.join(f'memory_format={v}' if n == 'memory_format' else v for n, v in kept.items())})"
+    )
 
 
 def _shape(call: Call) -> Written:
     """A method that takes sizes one by one: `x.view(2, 4)`."""
-    name = {"view": "size", "reshape": "shape", "expand": "size", "permute": "dims", "repeat": "repeats"}[call.name]
+    name = {"view": "size", "reshape": "shape", "expand": "size", "permute": "dims", "repeat": "repeats"}[
+        call.name
+    ]
     if name not in call.values or not isinstance(call.values[name], list | tuple) or not call.values[name]:
         return Written(f"{call.say('self', inner=True)}.{call.name}({call.arguments(skip=('self',))})")
-    return Written(f"{call.say('self', inner=True)}.{call.name}({', '.join(map(call.writer.say, call.values[name]))})")
+    return Written(
+        f"{call.say('self', inner=True)}.{call.name}({', '.join(map(call.writer.say, call.values[name]))})"
+    )
 
 
 def _dropout(call: Call) -> Written:
@@ -284,7 +336,12 @@ def _dropout(call: Call) -> Written:
 
 def _embedding(call: Call) -> Written:
     padding = call.values["padding_idx"]
-    return call.call("F.embedding", _ids=call.say("indices"), _weight=call.say("weight"), padding_idx="" if padding in (-1,) else str(padding))
+    return call.call(
+        "F.embedding",
+        _ids=call.say("indices"),
+        _weight=call.say("weight"),
+        padding_idx="" if padding in (-1,) else str(padding),
+    )
 
 
 def _batch_norm(call: Call) -> Written:
@@ -314,12 +371,24 @@ def _softmax(call: Call) -> Written:
 
 
 def _loss(call: Call) -> Written:
-    name = {"cross_entropy_loss": "cross_entropy", "nll_loss_nd": "nll_loss", "nll_loss2d": "nll_loss", "soft_margin_loss": "soft_margin_loss"}.get(
-        call.name, call.name
-    )
-    kept = {one: call.writer.say(value) for one, value in call.kept.items() if one not in ("self", "target", "reduction")}
+    name = {
+        "cross_entropy_loss": "cross_entropy",
+        "nll_loss_nd": "nll_loss",
+        "nll_loss2d": "nll_loss",
+        "soft_margin_loss": "soft_margin_loss",
+    }.get(call.name, call.name)
+    kept = {
+        one: call.writer.say(value)
+        for one, value in call.kept.items()
+        if one not in ("self", "target", "reduction")
+    }
     reduction = _REDUCTIONS[call.values["reduction"]]
-    words = {"_x": call.say("self"), "_t": call.say("target"), **kept, "reduction": "" if reduction == "mean" else f'"{reduction}"'}
+    words = {
+        "_x": call.say("self"),
+        "_t": call.say("target"),
+        **kept,
+        "reduction": "" if reduction == "mean" else f'"{reduction}"',
+    }
     return call.call(f"F.{name}", **words)
 
 
@@ -346,7 +415,11 @@ def _adaptive_max_pool(call: Call) -> Written:
 
 
 def _conv_transpose(call: Call) -> Written:
-    name = {"conv_transpose1d": "conv_transpose1d", "conv_transpose2d": "conv_transpose2d", "conv_transpose3d": "conv_transpose3d"}[call.name]
+    name = {
+        "conv_transpose1d": "conv_transpose1d",
+        "conv_transpose2d": "conv_transpose2d",
+        "conv_transpose3d": "conv_transpose3d",
+    }[call.name]
     return Written(f"F.{name}({call.arguments()})")
 
 

@@ -45,9 +45,16 @@ def read_inputs(text: str) -> Any:
     while place < len(text.rstrip()):
         found = _INPUT.match(text, place)
         if found is None:
-            raise UsageError(f"--inputs {text!r}: cannot be read from {text[place:].strip()!r} on; write types with sizes, {_EXAMPLE}")
+            raise UsageError(
+                f"--inputs {text!r}: cannot be read from {text[place:].strip()!r} on; write types with sizes, {_EXAMPLE}"
+            )
         name, kind, sizes, end = found.groups()
-        value = _draw(kind, [int(size) for size in sizes.split(",") if size.strip()], None if end is None else int(end), text)
+        value = _draw(
+            kind,
+            [int(size) for size in sizes.split(",") if size.strip()],
+            None if end is None else int(end),
+            text,
+        )
         if name:
             kwargs[name] = value
         else:
@@ -74,9 +81,13 @@ def read_init(text: str | None) -> tuple[list[Any], dict[str, Any]]:
     try:
         call = ast.parse(f"f({text})", mode="eval").body
         assert isinstance(call, ast.Call)
-        return [ast.literal_eval(one) for one in call.args], {str(one.arg): ast.literal_eval(one.value) for one in call.keywords}
+        return [ast.literal_eval(one) for one in call.args], {
+            str(one.arg): ast.literal_eval(one.value) for one in call.keywords
+        }
     except (SyntaxError, ValueError):
-        raise UsageError(f'--init {text!r}: write literals as in a call, such as "768, 12, bias=False"') from None
+        raise UsageError(
+            f'--init {text!r}: write literals as in a call, such as "768, 12, bias=False"'
+        ) from None
 
 
 def _load_class(word: str, inputs: str | None, init: str | None) -> tuple[nn.Module, Any]:
@@ -84,12 +95,24 @@ def _load_class(word: str, inputs: str | None, init: str | None) -> tuple[nn.Mod
     space = import_file(Path(file))
     made = getattr(space, name, None)
     if made is None:
-        classes = [key for key, value in vars(space).items() if isinstance(value, type) and issubclass(value, nn.Module)]
+        classes = [
+            key
+            for key, value in vars(space).items()
+            if isinstance(value, type) and issubclass(value, nn.Module)
+        ]
         raise UsageError(f"{file}: has no {name}; its modules are {', '.join(classes) or 'none'}")
     args, kwargs = read_init(init)
-    module = made if isinstance(made, nn.Module) else _call(lambda: made(*args, **kwargs), f"{name}({init or ''})", 'give its arguments with --init "..."')
+    module = (
+        made
+        if isinstance(made, nn.Module)
+        else _call(
+            lambda: made(*args, **kwargs), f"{name}({init or ''})", 'give its arguments with --init "..."'
+        )
+    )
     if not isinstance(module, nn.Module):
-        raise UsageError(f"{word}: {name} gives a {type(module).__name__}; name a class or a function that makes a torch.nn.Module")
+        raise UsageError(
+            f"{word}: {name} gives a {type(module).__name__}; name a class or a function that makes a torch.nn.Module"
+        )
     if inputs is not None:
         return module, read_inputs(inputs)
     example = getattr(space, "example_inputs", None) or getattr(space, "get_inputs", None)
@@ -108,7 +131,10 @@ def import_file(path: Path) -> ModuleType:
         root, parts = root.parent, [root.name, *parts]
     sys.path.insert(0, str(root))
     if len(parts) > 1:
-        return _call(lambda: importlib.import_module(".".join(parts)), str(path), "fix the file so that it imports")
+        found: ModuleType = _call(
+            lambda: importlib.import_module(".".join(parts)), str(path), "fix the file so that it imports"
+        )
+        return found
     spec = importlib.util.spec_from_file_location(path.stem, path)
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
@@ -124,20 +150,28 @@ def _call(function: Callable[[], Any], what: str, cure: str) -> Any:
     except UsageError:
         raise
     except Exception as error:  # the user's own code: anything may come out of it
-        raise UsageError(f"{what} raised {type(error).__name__} ({' '.join(str(error).split())[:240]}); {cure}") from error
+        raise UsageError(
+            f"{what} raised {type(error).__name__} ({' '.join(str(error).split())[:240]}); {cure}"
+        ) from error
 
 
 def _require(name: str) -> ModuleType:
     try:
         return importlib.import_module(name)
     except ImportError:
-        raise UsageError(f"{name} is not installed; install it in this environment (pip install {name})") from None
+        raise UsageError(
+            f"{name} is not installed; install it in this environment (pip install {name})"
+        ) from None
 
 
 def _load_timm(name: str, inputs: str | None, init: str | None) -> tuple[nn.Module, Any]:
     timm = _require("timm")
     _, kwargs = read_init(init)
-    module: nn.Module = _call(lambda: timm.create_model(name, pretrained=False, **kwargs), f"timm.create_model({name!r})", "choose one of timm.list_models()")
+    module: nn.Module = _call(
+        lambda: timm.create_model(name, pretrained=False, **kwargs),
+        f"timm.create_model({name!r})",
+        "choose one of timm.list_models()",
+    )
     size = (getattr(module, "default_cfg", None) or {}).get("input_size", (3, 224, 224))
     return module, read_inputs(inputs) if inputs else torch.randn(2, *size)
 
@@ -148,13 +182,25 @@ def _load_hf(place: str, inputs: str | None) -> tuple[nn.Module, Any]:
         known = json.loads(Path(place).read_text(encoding="utf-8"))
         kind = known.pop("model_type")
     except (OSError, ValueError, KeyError, AttributeError):
-        raise UsageError(f"hf:{place}: is no config.json with a model_type; name the file of a model of transformers") from None
-    config = _call(lambda: transformers.AutoConfig.for_model(kind, **known), f"the config {place}", "check its model_type")
+        raise UsageError(
+            f"hf:{place}: is no config.json with a model_type; name the file of a model of transformers"
+        ) from None
+    config = _call(
+        lambda: transformers.AutoConfig.for_model(kind, **known),
+        f"the config {place}",
+        "check its model_type",
+    )
     config.use_cache = False
     architecture = next((getattr(transformers, one, None) for one in known.get("architectures") or ()), None)
-    module = _call(lambda: architecture(config) if architecture else transformers.AutoModel.from_config(config), kind, "check the config")
+    module = _call(
+        lambda: architecture(config) if architecture else transformers.AutoModel.from_config(config),
+        kind,
+        "check the config",
+    )
     if inputs:
         return module, read_inputs(inputs)
     if (end := getattr(config, "vocab_size", None)) is None:
-        raise UsageError(f"hf:{place}: is no model of text; give its inputs by name, such as --inputs \"pixel_values=float32[2,3,224,224]\"")
+        raise UsageError(
+            f'hf:{place}: is no model of text; give its inputs by name, such as --inputs "pixel_values=float32[2,3,224,224]"'
+        )
     return module, ((), {"input_ids": torch.randint(0, end, _TOKENS)})

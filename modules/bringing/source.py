@@ -18,9 +18,9 @@ from torch.utils import _pytree as pytree
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.modules.bringing.draws import write_draw
+from tritonsmith.modules.bringing.sizes import Sizes
 from tritonsmith.modules.bringing.structure import Signature, mark_constants, split_call
 from tritonsmith.modules.bringing.writer import INPUTS, WEIGHTS, WrittenTask
-from tritonsmith.modules.bringing.sizes import Sizes
 
 SCRIPT = "brought_script"
 """Name of the file that holds the classes of a script or a notebook."""
@@ -49,7 +49,9 @@ def write_from_source(
     leaves, spec = split_call(args, kwargs)
     numbers = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
     names = _name_leaves(module, leaves, spec)
-    call_args, call_kwargs = pytree.tree_unflatten([_Name(names[n]) if n in names else leaf for n, leaf in enumerate(leaves)], spec)
+    call_args, call_kwargs = pytree.tree_unflatten(
+        [_Name(names[n]) if n in names else leaf for n, leaf in enumerate(leaves)], spec
+    )
     said = ", ".join([*map(repr, call_args), *(f"{name}={value!r}" for name, value in call_kwargs.items())])
     built = ", ".join([*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())])
     draws = [write_draw(leaves[number], list(map(str, leaves[number].shape))) for number in numbers]
@@ -61,9 +63,20 @@ def write_from_source(
         places.append(count if isinstance(leaf, torch.Tensor) else None)
         count += isinstance(leaf, torch.Tensor)
     plain = {number: leaf for number, leaf in enumerate(out_leaves) if not isinstance(leaf, torch.Tensor)}
-    state = {name: value for name, value in module.state_dict(keep_vars=True).items() if isinstance(value, torch.Tensor)}
+    state = {
+        name: value
+        for name, value in module.state_dict(keep_vars=True).items()
+        if isinstance(value, torch.Tensor)
+    }
     signature = Signature(
-        spec, tuple(numbers), mark_constants(leaves, numbers), out_spec, tuple(places), plain, {name: name for name in state}, mode
+        spec,
+        tuple(numbers),
+        mark_constants(leaves, numbers),
+        out_spec,
+        tuple(places),
+        plain,
+        {name: name for name in state},
+        mode,
     )
     return WrittenTask(text, signature, state, [leaves[n] for n in numbers], {}, {}, Sizes()), files
 
@@ -83,7 +96,12 @@ def _choose_init(module: nn.Module, init: Any, reason: str) -> tuple[list[Any], 
     if init is not None:
         if isinstance(init, Mapping):
             return [], dict(init)
-        if isinstance(init, tuple) and len(init) == 2 and isinstance(init[0], list | tuple) and isinstance(init[1], dict):  # noqa: PLR2004
+        if (
+            isinstance(init, tuple)
+            and len(init) == 2
+            and isinstance(init[0], list | tuple)
+            and isinstance(init[1], dict)
+        ):  # noqa: PLR2004
             return list(init[0]), dict(init[1])
         return list(init), {}
     found: dict[str, Any] = {}
@@ -96,8 +114,8 @@ def _choose_init(module: nn.Module, init: Any, reason: str) -> tuple[list[Any], 
             found[name] = value
         elif parameter.default is parameter.empty:
             raise UsageError(
-                f"{type(module).__name__} cannot be exported: {reason}; its class can be taken instead, if init= gives the arguments of its "
-                f"constructor ({name} is not known)"
+                f"{type(module).__name__} cannot be exported: {reason}; its class can be taken instead, if init= gives "
+                f"the arguments of its constructor ({name} is not known)"
             )
     return [], found
 
@@ -106,7 +124,9 @@ def collect_sources(kind: type, reason: str) -> tuple[dict[str, str], str]:
     """The source files of a class and of what they import in the user's project, by their place, and the name to import the class from."""
     space = sys.modules.get(kind.__module__)
     if space is None or "<locals>" in kind.__qualname__:
-        raise UsageError(f"{kind.__name__} cannot be exported: {reason}; its class is made inside a function, so move it to a file of its own")
+        raise UsageError(
+            f"{kind.__name__} cannot be exported: {reason}; its class is made inside a function, so move it to a file of its own"
+        )
     if kind.__module__ == "__main__":
         return {f"{SCRIPT}.py": _read_script(space, kind, reason)}, SCRIPT
     if _is_installed(space):
@@ -115,7 +135,9 @@ def collect_sources(kind: type, reason: str) -> tuple[dict[str, str], str]:
     for name, part in _list_imported(space):
         path = Path(str(part.__file__))
         place = Path(*name.split("."))
-        files[str(place / "__init__.py" if path.name == "__init__.py" else place.with_suffix(".py"))] = path.read_text(encoding="utf-8")
+        files[str(place / "__init__.py" if path.name == "__init__.py" else place.with_suffix(".py"))] = (
+            path.read_text(encoding="utf-8")
+        )
     return files, kind.__module__
 
 
@@ -124,11 +146,22 @@ def _read_script(space: ModuleType, kind: type, reason: str) -> str:
     try:
         source = inspect.getsource(space) if getattr(space, "__file__", None) else inspect.getsource(kind)
     except (OSError, TypeError):
-        raise UsageError(f"{kind.__name__} cannot be exported: {reason}; its source is not known, so write its class into a file") from None
+        raise UsageError(
+            f"{kind.__name__} cannot be exported: {reason}; its source is not known, so write its class into a file"
+        ) from None
     keep = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef)
-    body = [one for one in ast.parse(source).body if isinstance(one, keep) or (isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant))]
+    body: list[ast.stmt] = [
+        one
+        for one in ast.parse(source).body
+        if isinstance(one, keep) or (isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant))
+    ]
     if not any(isinstance(one, ast.Import | ast.ImportFrom) for one in body):
-        body = [*ast.parse("import math\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn, Tensor").body, *body]
+        body = [
+            *ast.parse(
+                "import math\nimport torch\nimport torch.nn.functional as F\nfrom torch import nn, Tensor"
+            ).body,
+            *body,
+        ]
     return ast.unparse(ast.Module(body, [])) + "\n"
 
 
@@ -144,13 +177,23 @@ def _list_imported(space: ModuleType) -> Iterator[tuple[str, ModuleType]]:
     while waiting and len(seen) < _MOST_FILES:
         name = waiting.pop()
         part = sys.modules.get(name)
-        if name in seen or part is None or _is_installed(part) or name == "__main__" or not str(part.__file__).endswith(".py"):
+        if (
+            name in seen
+            or part is None
+            or _is_installed(part)
+            or name == "__main__"
+            or not str(part.__file__).endswith(".py")
+        ):
             continue
         seen.add(name)
         yield name, part
         waiting += [name.rpartition(".")[0]] * ("." in name)
         for value in list(vars(part).values()):
-            waiting.append(value.__name__ if isinstance(value, ModuleType) else str(getattr(value, "__module__", "") or ""))
+            waiting.append(
+                value.__name__
+                if isinstance(value, ModuleType)
+                else str(getattr(value, "__module__", "") or "")
+            )
 
 
 def _name_leaves(module: nn.Module, leaves: Sequence[Any], spec: Any) -> dict[int, str]:
@@ -169,12 +212,15 @@ def _name_leaves(module: nn.Module, leaves: Sequence[Any], spec: Any) -> dict[in
     return names
 
 
-def _join(kind: type, place: str, reason: str, built: str, names: list[str], said: str, draws: list[str], mode: str) -> str:
+def _join(
+    kind: type, place: str, reason: str, built: str, names: list[str], said: str, draws: list[str], mode: str
+) -> str:
     heads = [f'MODE = "{mode}"'] * (mode == "train") + [f'WEIGHTS = "{WEIGHTS}"', f'INPUTS = "{INPUTS}"']
     told = " ".join(reason.replace("\\", "/").replace('"', "'").split())
     return "\n".join([
         f'"""{kind.__name__} by its source file, as torch.export cannot take it: {told}."""', "",
-        "import torch", "from torch.utils import _pytree as pytree", "", f"from {place} import {kind.__name__} as Original", "", *heads, "", "",
+        "import torch", "from torch.utils import _pytree as pytree", "",
+        f"from {place} import {kind.__name__} as Original", "", *heads, "", "",
         "class Model(Original):", "    def __init__(self):", f"        super().__init__({built})", "",
         f"    def forward(self, {', '.join(names)}):",
         f"        result = super().forward({said})",

@@ -93,7 +93,7 @@ def _write_tensor(name: str, value: torch.Tensor) -> str:
 
 
 def write_values(value: torch.Tensor) -> str:
-    """An expression that makes a tensor like this one: the same where it has a pattern or few values, else drawn with its mean and spread."""
+    """An expression for a tensor like this one: the same where it has a pattern or few values, else drawn with its spread."""
     shape, kind = tuple(value.shape), "" if value.dtype == torch.float32 else f", dtype={value.dtype}"
     if value.numel() == 0:
         return f"torch.empty({shape}{kind})"
@@ -122,7 +122,11 @@ def _write_constant(shape: tuple[int, ...], number: torch.Tensor, kind: str, dty
     plain = number.item()
     if plain in (0, 1) and not isinstance(plain, bool):
         return f"torch.{'ones' if plain else 'zeros'}({shape}{kind})"
-    word = f'float("{plain}")' if isinstance(plain, float) and plain in (float("inf"), float("-inf")) else repr(plain)
+    word = (
+        f'float("{plain}")'
+        if isinstance(plain, float) and plain in (float("inf"), float("-inf"))
+        else repr(plain)
+    )
     return f"torch.full({shape}, {word}{kind if kind else ', dtype=torch.float32' if not dtype.is_floating_point else ''})"
 
 
@@ -131,7 +135,9 @@ def _find_pattern(value: torch.Tensor, kind: str) -> str | None:
     if value.dtype in (torch.int64, torch.int32) and value.shape[-1] > 1:
         row = value.reshape(-1, value.shape[-1])[0]
         step = int(row[1] - row[0])
-        if step and bool((value == torch.arange(value.shape[-1], device=value.device) * step + int(row[0])).all()):
+        if step and bool(
+            (value == torch.arange(value.shape[-1], device=value.device) * step + int(row[0])).all()
+        ):
             last = int(row[0]) + step * value.shape[-1]
             told = f"torch.arange({int(row[0])}, {last}{f', {step}' if step != 1 else ''}{kind if value.dtype != torch.int64 else ''})"
             return told if value.ndim == 1 else f"{told}.expand{tuple(value.shape)}.clone()"
