@@ -219,6 +219,10 @@ def _write(value: torch.Tensor) -> torch.Tensor:
     return value
 
 
+SLOW = ("attention", "encoder layer", "decoder layer")
+"""Layers whose export takes seconds."""
+
+
 class Several(nn.Module):
     """Modules side by side, each on its own inputs."""
 
@@ -238,14 +242,14 @@ class Several(nn.Module):
 def put_side_by_side(cases: list[tuple[nn.Module, Any]]) -> tuple[Several, tuple[Any, ...]]:
     """One module of several, and its inputs."""
     calls = [inputs if isinstance(inputs, tuple) else (inputs,) for _, inputs in cases]
-    return Several([module for module, _ in cases], [*map(len, calls)]), tuple(
-        value for call in calls for value in call
-    )
+    return Several([module for module, _ in cases], [*map(len, calls)]), copy_call(
+        [value for call in calls for value in call], {}
+    )[0]
 
 
 @pytest.mark.parametrize("part", range(2))
 def test_layers_of_torch_compute_the_same(part: int, tmp_path: Path) -> None:
-    module, inputs = put_side_by_side(list(LAYERS.values())[part::2])
+    module, inputs = put_side_by_side([case for name, case in LAYERS.items() if name not in SLOW][part::2])
     text = bring_and_compare(module, inputs, tmp_path).task.read_text()
     assert "torch.ops.aten" not in text.replace("torch.ops.aten.rrelu", "")
 
