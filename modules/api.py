@@ -18,6 +18,8 @@ from tritonsmith.modules.shell import TASK_FOLDER
 if TYPE_CHECKING:
     from torch import nn
 
+    from tritonsmith.evaluator.protocol import Evaluator
+
 
 async def optimize_async(
     module: nn.Module,
@@ -31,6 +33,7 @@ async def optimize_async(
     out: str | Path | None = None,
     progress: bool | Callable[[dict[str, Any]], None] = True,
     backward: bool = False,
+    evaluator: Evaluator | None = None,
     **options: Any,
 ) -> Result:
     """`optimize` for callers that run an event loop; arguments, result and errors are the same."""
@@ -47,7 +50,7 @@ async def optimize_async(
     brought = await asyncio.to_thread(_bring, module, inputs, folder / TASK_FOLDER, mode, shapes, init)
     config, models = _settle(str(brought), folder, model, budget, options)
     with choose_listener(progress, sys.stderr) as listen:
-        summary = await run_async(config, models=models, on_event=listen)
+        summary = await run_async(config, models=models, evaluator=evaluator, on_event=listen)
     return Result(module, folder, folder / TASK_FOLDER, summary)
 
 
@@ -67,6 +70,7 @@ def optimize(module: nn.Module, inputs: Any, **options: Any) -> Result:
         out: a new folder for everything that the run leaves behind; default `runs/<class>-<time>`.
         progress: whether to tell what happens, in a notebook and on a terminal; or a function that hears every event.
         backward: whether the kernel shall compute gradients too; not available.
+        evaluator: who judges; None for this machine. One that is passed in stays open.
         options: further settings of a run, such as `target="h200"`, `seeds=4`, `policy="greedy"`, `precision="bf16"`.
 
     Returns:

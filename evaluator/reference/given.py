@@ -28,7 +28,10 @@ _MOST_KEPT = 4
 
 def find_given(task: Task, name: str) -> Path | None:
     """The file that the task declares under a name; None where it declares none. Raises TaskError where there is no such file."""
-    declared = declarations_of(task).get(name)
+    declares = declarations_of(task)
+    if name in declares.computed:
+        raise TaskError(f'{task.path}: {name} is computed; write the name of a file beside the task, such as {name} = "{name.lower()}.pt"')
+    declared = declares.get(name)
     if not isinstance(declared, str):
         return None
     path = Path(task.folder or ".") / declared

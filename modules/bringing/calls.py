@@ -300,6 +300,14 @@ def _sym_size(call: Call) -> Written:
     return Written(f"{call.say('self', inner=True)}.shape[{call.say('dim')}]")
 
 
+def _sym_numel(call: Call) -> Written:
+    return Written(f"{call.say('self', inner=True)}.numel()")
+
+
+def _sym_stride(call: Call) -> Written:
+    return Written(f"{call.say('self', inner=True)}.stride({call.say('dim')})")
+
+
 def _to(call: Call) -> Written:
     kept = {
         name: call.writer.say(value)
@@ -462,7 +470,8 @@ def _recurrent(call: Call) -> Written:
 
 
 _SPECIAL: dict[str, Callable[[Call], Written | None]] = {
-    "select": _select, "slice": _slice, "index": _index, "sym_size": _sym_size, "to": _to, "_to_copy": _to,
+    "select": _select, "slice": _slice, "index": _index,
+    "sym_size": _sym_size, "sym_numel": _sym_numel, "sym_stride": _sym_stride, "to": _to, "_to_copy": _to,
     "view": _shape, "reshape": _shape, "expand": _shape, "permute": _shape, "repeat": _shape,
     "dropout": _dropout, "dropout_": _dropout, "feature_dropout": _dropout, "feature_dropout_": _dropout, "alpha_dropout": _dropout,
     "feature_alpha_dropout": _dropout, "alpha_dropout_": _dropout,

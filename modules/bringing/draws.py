@@ -25,7 +25,7 @@ def write_draw(value: torch.Tensor, shape: list[str], highest: int | None = None
         return _draw(value, shape, highest)
     laid = [shape[axis] for axis in order]
     back = [order.index(axis) for axis in range(value.ndim)]
-    return f"{_draw(value.permute(order), laid, highest)}.permute({', '.join(map(str, back))})"
+    return f"({_draw(value.permute(order), laid, highest)}).permute({', '.join(map(str, back))})"
 
 
 def _find_order(value: torch.Tensor) -> list[int] | None:

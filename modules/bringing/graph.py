@@ -83,6 +83,8 @@ class BodyWriter:
             said = write_layer_call(node, attribute(path), self.calls)
             if said is not None:
                 self.body.layers[path] = made
+        if said is not None and isinstance(self.modules[path], nn.LSTM):
+            return self._write_lstm(node, said)
         fresh = _find_fresh(node)
         said = said or self.calls.write(node, fresh)
         if said is None:
@@ -95,6 +97,13 @@ class BodyWriter:
         self.names[node] = Written(name)
         if fresh is not None:  # what is read of the changed value later is the new one
             self.names[node.args[0]] = Written(name)  # type: ignore[index]
+
+    def _write_lstm(self, node: fx.Node, said: Written) -> None:
+        """A layer whose module gives its two states as a pair, where its operator gives three results."""
+        parts = [self._name(node, ending) for ending in ("", "_state", "_cell")]
+        self.body.lines.append(f"{parts[0]}, ({parts[1]}, {parts[2]}) = {said.text}")
+        for user in node.users:
+            self.names[user] = Written(parts[int(str(user.args[1]))])
 
     def _is_named_already(self, node: fx.Node, said: Written) -> bool:
         """Whether an expression is written where it is used: sizes, parts of several results, and other names of a value."""
@@ -135,8 +144,8 @@ class BodyWriter:
             return
         self.names[node] = self.names[results]
 
-    def _name(self, node: fx.Node) -> str:
-        base = node.name.rstrip("_") or "value"
+    def _name(self, node: fx.Node, ending: str = "") -> str:
+        base = (node.name.rstrip("_") or "value") + ending
         name = base if base not in self.taken else f"{base}_out"
         while name in self.taken:
             name += "_"

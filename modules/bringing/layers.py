@@ -58,7 +58,9 @@ def find_layer(node: fx.Node, modules: Mapping[str, nn.Module], state: Mapping[f
     used = {f"{path}.{one}" for one in _WEIGHTS[name]} | {f"{path}.num_batches_tracked"}
     if name == "batch_norm" and bool(given.get("training")) is not module.training:
         return ""
-    return path if held <= used else ""
+    if getattr(module, "padding_mode", "zeros") != "zeros":  # then another call pads
+        return ""
+    return path if held and held <= used else ""
 
 
 def _has_hooks(module: nn.Module) -> bool:

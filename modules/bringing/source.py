@@ -166,9 +166,12 @@ def _read_script(space: ModuleType, kind: type, reason: str) -> str:
 
 
 def _is_installed(space: ModuleType) -> bool:
-    file = str(Path(str(getattr(space, "__file__", "") or "")).resolve())
+    place = getattr(space, "__file__", None)
+    if not place:
+        return True
+    file = str(Path(place).resolve())
     folders = [*site.getsitepackages(), site.getusersitepackages(), sysconfig.get_path("stdlib")]
-    return any(file.startswith(str(Path(folder).resolve())) for folder in folders) or not file
+    return any(file.startswith(str(Path(folder).resolve())) for folder in folders)
 
 
 def _list_imported(space: ModuleType) -> Iterator[tuple[str, ModuleType]]:

@@ -84,7 +84,7 @@ def _parents_of_buffer(name: str) -> list[str]:
 
 
 def _write_tensor(name: str, value: torch.Tensor) -> str:
-    text = write_values(value.detach())
+    text = write_values(value.detach(), drawn=isinstance(value, nn.Parameter))
     if isinstance(value, nn.Parameter):
         still = "" if value.requires_grad else ", requires_grad=False"
         return assign(name, f"nn.Parameter({text}{still})")
@@ -92,7 +92,7 @@ def _write_tensor(name: str, value: torch.Tensor) -> str:
     return f'{attribute(holder)}.register_buffer("{last}", {text})'
 
 
-def write_values(value: torch.Tensor) -> str:
+def write_values(value: torch.Tensor, *, drawn: bool) -> str:
     """An expression for a tensor like this one: the same where it has a pattern or few values, else drawn with its spread."""
     shape, kind = tuple(value.shape), "" if value.dtype == torch.float32 else f", dtype={value.dtype}"
     if value.numel() == 0:
@@ -104,15 +104,15 @@ def write_values(value: torch.Tensor) -> str:
         return f"torch.randn({shape}{kind})"
     if (pattern := _find_pattern(value, kind)) is not None:
         return pattern
-    listed = value.tolist() if value.numel() <= _MOST_LISTED and not isinstance(value, nn.Parameter) else None
+    listed = value.tolist() if value.numel() <= _MOST_LISTED and not drawn else None
     if listed is not None and bool(flat.isfinite().all()):
         return f"torch.tensor({listed}{kind})"
     if value.is_floating_point():
         finite = flat.float()[flat.float().isfinite()]
         spread, mean = (float(finite.std()), float(finite.mean())) if finite.numel() > 1 else (1.0, 0.0)
         shift = f" {'-' if mean < 0 else '+'} {abs(mean):.4g}" if abs(mean) > spread / 100 else ""
-        drawn = f"torch.randn({shape}) * {spread:.4g}{shift}"
-        return drawn if not kind else f"({drawn}).to({value.dtype})"
+        said = f"torch.randn({shape}) * {spread:.4g}{shift}"
+        return said if not kind else f"({said}).to({value.dtype})"
     if value.dtype == torch.bool:
         return f"torch.rand({shape}) < {float(flat.float().mean()):.4g}"
     return f"torch.randint({int(flat.min())}, {int(flat.max()) + 1}, {shape}{kind})"
