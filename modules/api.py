@@ -47,8 +47,8 @@ async def optimize_async(
         )
     folder = Path(out) if out is not None else _name_folder(module)
     _require_new(folder)
-    brought = await asyncio.to_thread(_bring, module, inputs, folder / TASK_FOLDER, mode, shapes, init)
-    config, models = _settle(str(brought), folder, model, budget, options)
+    config, models = _settle(str(folder / TASK_FOLDER / "task.py"), folder, model, budget, options)
+    await asyncio.to_thread(_bring, module, inputs, folder / TASK_FOLDER, mode, shapes, init)
     with choose_listener(progress, sys.stderr) as listen:
         summary = await run_async(config, models=models, evaluator=evaluator, on_event=listen)
     return Result(module, folder, folder / TASK_FOLDER, summary)
@@ -87,10 +87,10 @@ def optimize(module: nn.Module, inputs: Any, **options: Any) -> Result:
     return run_to_completion(optimize_async(module, inputs, **options))
 
 
-def _bring(module: nn.Module, inputs: Any, folder: Path, mode: str, shapes: Any, init: Any) -> Path:
+def _bring(module: nn.Module, inputs: Any, folder: Path, mode: str, shapes: Any, init: Any) -> None:
     from tritonsmith.modules.bringing.bring import bring  # noqa: PLC0415 - it loads torch
 
-    return bring(module, inputs, folder, mode=mode, shapes=shapes, init=init).task
+    bring(module, inputs, folder, mode=mode, shapes=shapes, init=init)
 
 
 def _name_folder(module: object) -> Path:

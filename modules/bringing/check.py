@@ -59,7 +59,9 @@ def copy_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]
 
 def require_no_shared_writes(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
     """Raise UsageError where inputs share memory and a call writes to them: then one input would change another."""
-    tensors = [leaf for leaf in pytree.tree_leaves((tuple(args), dict(kwargs))) if isinstance(leaf, torch.Tensor)]
+    tensors = [
+        leaf for leaf in pytree.tree_leaves((tuple(args), dict(kwargs))) if isinstance(leaf, torch.Tensor)
+    ]
     if len({tensor.untyped_storage().data_ptr() for tensor in tensors}) == len(tensors):
         return
     given, named = copy_call(args, kwargs)
@@ -67,7 +69,9 @@ def require_no_shared_writes(module: nn.Module, args: Sequence[Any], kwargs: Map
         module(*given, **named)
     copies = [leaf for leaf in pytree.tree_leaves((given, named)) if isinstance(leaf, torch.Tensor)]
     if any(describe_difference([one], [two]) for one, two in zip(copies, tensors, strict=True)):
-        raise UsageError(f"inputs of {type(module).__name__} share memory and its forward writes to them; give each input its own tensor")
+        raise UsageError(
+            f"inputs of {type(module).__name__} share memory and its forward writes to them; give each input its own tensor"
+        )
 
 
 def _find_changed(module: nn.Module, kept: Mapping[str, torch.Tensor]) -> str:
