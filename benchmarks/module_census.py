@@ -38,7 +38,8 @@ Case = tuple[str, Callable[[], tuple[nn.Module, Any]]]
 _VISION = ("resnet18", "mobilenet_v3_small", "efficientnet_b0", "convnext_tiny", "vit_b_16", "swin_t", "densenet121", "squeezenet1_1",
            "shufflenet_v2_x0_5", "regnet_y_400mf", "mnasnet0_5", "googlenet", "maxvit_t", "alexnet", "vgg11_bn")  # fmt: skip
 _TIMM = ("resnet18", "vit_tiny_patch16_224", "mixer_s32_224", "convnext_atto", "efficientnet_b0", "swin_tiny_patch4_window7_224",
-         "levit_128s", "poolformer_s12", "edgenext_xx_small", "mobilevit_xxs", "gmlp_ti16_224", "resmlp_12_224", "xcit_nano_12_p16_224")  # fmt: skip
+         "levit_128s", "poolformer_s12", "edgenext_xx_small", "mobilevit_xxs", "gmlp_ti16_224", "resmlp_12_224",
+         "xcit_nano_12_p16_224")  # fmt: skip
 _TEXT = (
     "bert",
     "gpt2",

@@ -14,6 +14,7 @@ from torch import fx, nn
 
 from tritonsmith.author.members import attribute
 from tritonsmith.modules.bringing.calls import CallWriter, Written
+from tritonsmith.modules.bringing.functions import SPECIAL
 from tritonsmith.modules.bringing.layers import find_layer, write_constructor, write_layer_call
 
 _TAKEN = frozenset({*keyword.kwlist, *dir(builtins), "torch", "nn", "F", "math", "self", "Model"})
@@ -54,7 +55,7 @@ class BodyWriter:
         self.names: dict[fx.Node, Written] = {node: Written(name) for node, name in inputs.items()}
         self.names |= {node: Written(attribute(path)) for node, path in state.items()}
         self.taken = {*inputs.values(), *_TAKEN}
-        self.calls = CallWriter(self.names, device)
+        self.calls = CallWriter(self.names, device, SPECIAL)
         self.body = Body()
 
     def write(self, graph: fx.Graph, outputs: list[Any]) -> Body:
