@@ -35,6 +35,8 @@ from tritonsmith.modules.bringing.bring import bring
 Case = tuple[str, Callable[[], tuple[nn.Module, Any]]]
 """A name, and what makes the module with its inputs."""
 
+_MOST_INPUTS = 2
+"""Ways to make one module of torch.nn; the tests have up to 64."""
 _VISION = ("resnet18", "mobilenet_v3_small", "efficientnet_b0", "convnext_tiny", "vit_b_16", "swin_t", "densenet121", "squeezenet1_1",
            "shufflenet_v2_x0_5", "regnet_y_400mf", "mnasnet0_5", "googlenet", "maxvit_t", "alexnet", "vgg11_bn")  # fmt: skip
 _TIMM = ("resnet18", "vit_tiny_patch16_224", "mixer_s32_224", "convnext_atto", "efficientnet_b0", "swin_tiny_patch4_window7_224",
@@ -62,8 +64,8 @@ _SMALL = {"hidden_size": 64, "num_hidden_layers": 2, "num_attention_heads": 4, "
 _GRAPH = ("GCNConv", "SAGEConv", "GATConv", "GINConv", "GraphConv", "TAGConv", "ChebConv", "SGConv")
 
 
-def list_torch() -> Iterator[Case]:
-    """Modules of torch.nn as PyTorch tests them."""
+def list_torch(most: int = _MOST_INPUTS) -> Iterator[Case]:
+    """Modules of torch.nn as PyTorch tests them, each with its first ways to make it."""
     if importlib.util.find_spec("expecttest") is None:  # what those tests compare texts with, and nothing here needs
         stand_in = types.ModuleType("expecttest")
         stand_in.TestCase = unittest.TestCase  # type: ignore[attr-defined]
@@ -73,7 +75,7 @@ def list_torch() -> Iterator[Case]:
         made = info.module_inputs_func(info, device="cpu", dtype=torch.float32, requires_grad=False, training=False)
         for number, sample in enumerate(made):
             build, call = sample.constructor_input, sample.forward_input
-            if call is None:
+            if call is None or number >= most:
                 continue
             yield (
                 f"torch {info.name} {number}",
@@ -152,7 +154,8 @@ def try_case(make: Callable[[], tuple[nn.Module, Any]], folder: Path) -> dict[st
         text = ""
         if found is not None:
             recipe = found.recipes[-1]
-            text = recipe.render(found.plan, recipe.defaults(found.plan, CARDS["h200"], task.precision))
+            settings = recipe.defaults(found.plan, CARDS["h200"], task.precision)
+            text = recipe.render(found.plan, settings) if settings is not None else ""
         kernels = text.count("@triton.jit")
         said = brought.reason if brought.reason else "" if kernels else explain_refusal(task, facts, CARDS["h200"])
         return {"way": brought.way, "kernels": str(kernels), "said": said}
