@@ -13,12 +13,12 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.modules.progress import choose_listener
 from tritonsmith.modules.result import Result
+from tritonsmith.modules.shell import TASK_FOLDER
 
 if TYPE_CHECKING:
     from torch import nn
 
-TASK_FOLDER = "task"
-"""Name of the task's folder in that of the run."""
+    from tritonsmith.evaluator.protocol import Evaluator
 
 
 async def optimize_async(
@@ -33,6 +33,7 @@ async def optimize_async(
     out: str | Path | None = None,
     progress: bool | Callable[[dict[str, Any]], None] = True,
     backward: bool = False,
+    evaluator: Evaluator | None = None,
     **options: Any,
 ) -> Result:
     """`optimize` for callers that run an event loop; arguments, result and errors are the same."""
@@ -41,13 +42,15 @@ async def optimize_async(
     from tritonsmith.graph.run import optimize_async as run_async  # noqa: PLC0415 - LangGraph is slow to load
 
     if backward:
-        raise UsageError("backward=True is not available: gradients go through the original module, which is right but no faster")
+        raise UsageError(
+            "backward=True is not available: gradients go through the original module, which is right but no faster"
+        )
     folder = Path(out) if out is not None else _name_folder(module)
     _require_new(folder)
-    brought = await asyncio.to_thread(_bring, module, inputs, folder / TASK_FOLDER, mode, shapes, init)
-    config, models = _settle(str(brought), folder, model, budget, options)
+    config, models = _settle(str(folder / TASK_FOLDER / "task.py"), folder, model, budget, options)
+    await asyncio.to_thread(_bring, module, inputs, folder / TASK_FOLDER, mode, shapes, init)
     with choose_listener(progress, sys.stderr) as listen:
-        summary = await run_async(config, models=models, on_event=listen)
+        summary = await run_async(config, models=models, evaluator=evaluator, on_event=listen)
     return Result(module, folder, folder / TASK_FOLDER, summary)
 
 
@@ -67,6 +70,7 @@ def optimize(module: nn.Module, inputs: Any, **options: Any) -> Result:
         out: a new folder for everything that the run leaves behind; default `runs/<class>-<time>`.
         progress: whether to tell what happens, in a notebook and on a terminal; or a function that hears every event.
         backward: whether the kernel shall compute gradients too; not available.
+        evaluator: who judges; None for this machine. One that is passed in stays open.
         options: further settings of a run, such as `target="h200"`, `seeds=4`, `policy="greedy"`, `precision="bf16"`.
 
     Returns:
@@ -83,10 +87,10 @@ def optimize(module: nn.Module, inputs: Any, **options: Any) -> Result:
     return run_to_completion(optimize_async(module, inputs, **options))
 
 
-def _bring(module: nn.Module, inputs: Any, folder: Path, mode: str, shapes: Any, init: Any) -> Path:
+def _bring(module: nn.Module, inputs: Any, folder: Path, mode: str, shapes: Any, init: Any) -> None:
     from tritonsmith.modules.bringing.bring import bring  # noqa: PLC0415 - it loads torch
 
-    return bring(module, inputs, folder, mode=mode, shapes=shapes, init=init).task
+    bring(module, inputs, folder, mode=mode, shapes=shapes, init=init)
 
 
 def _name_folder(module: object) -> Path:
@@ -96,7 +100,9 @@ def _name_folder(module: object) -> Path:
 
 def _require_new(folder: Path) -> None:
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
-        raise UsageError(f"out={str(folder)!r}: the folder is not empty; name a new one, so that no earlier result is overwritten")
+        raise UsageError(
+            f"out={str(folder)!r}: the folder is not empty; name a new one, so that no earlier result is overwritten"
+        )
 
 
 def _settle(task: str, folder: Path, model: Any, budget: Any, options: dict[str, Any]) -> tuple[Any, Any]:
@@ -105,8 +111,12 @@ def _settle(task: str, folder: Path, model: Any, budget: Any, options: dict[str,
 
     known = set(RunConfig.model_fields) - {"task", "out", "model", "budget", "mode"}
     if unknown := sorted(set(options) - known):
-        raise UsageError(f"optimize() knows no option {', '.join(unknown)}; the options are {', '.join(sorted(known))}")
-    settings = dict(options) | ({} if budget is None else {"budget": {"candidates": budget} if isinstance(budget, int) else budget})
+        raise UsageError(
+            f"optimize() knows no option {', '.join(unknown)}; the options are {', '.join(sorted(known))}"
+        )
+    settings = dict(options) | (
+        {} if budget is None else {"budget": {"candidates": budget} if isinstance(budget, int) else budget}
+    )
     objects = {} if isinstance(model, str) else {"model": model}
     try:
         config = RunConfig(task=task, out=str(folder), **({} if objects else {"model": model}), **settings)

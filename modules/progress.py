@@ -11,7 +11,9 @@ from rich.console import Console
 from tritonsmith.graph.storage.folder import Event, OnEvent
 
 
-def choose_listener(progress: bool | Callable[[dict[str, Any]], None], stream: TextIO) -> contextlib.AbstractContextManager[OnEvent | None]:
+def choose_listener(
+    progress: bool | Callable[[dict[str, Any]], None], stream: TextIO
+) -> contextlib.AbstractContextManager[OnEvent | None]:
     """What hears the events of a run: nothing, the caller's own function, or lines on a stream."""
     if callable(progress):
         return contextlib.nullcontext(progress)

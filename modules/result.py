@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from functools import cached_property
+from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -47,9 +48,21 @@ class Result:
     @cached_property
     def _drop_in(self) -> Any:
         """The drop-in's own record. Raises UsageError where there is no kernel."""
-        from tritonsmith.modules.dropin.drop_in import make_drop_in  # noqa: PLC0415 - it loads torch and the kernel
+        return import_module("tritonsmith.modules.dropin.drop_in").make_drop_in(
+            self.original, self.folder, self.task
+        )
 
-        return make_drop_in(self.original, self.folder, self.task)
+    @property
+    def module(self) -> nn.Module:
+        """The drop-in: the original's class, parameters and storage, with the winning kernel where it is proven. Raises UsageError."""
+        module: nn.Module = self._drop_in.module
+        return module
+
+    def __getattr__(self, name: str) -> Any:
+        """What the drop-in can do besides: `save`, `apply`, `revert`, `check`, `report`."""
+        if name in ("save", "apply", "revert", "check", "report"):
+            return getattr(self._drop_in, name)
+        raise AttributeError(f"a tritonsmith Result has no {name}")
 
     def __repr__(self) -> str:
         return f"<tritonsmith result: {self.answer}; {self.folder}>"

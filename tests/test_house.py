@@ -65,7 +65,7 @@ def check_drawing(modules: dict[str, Any]) -> None:
 
 
 _LOADERS = """import grimp, json
-graph = grimp.build_graph("tritonsmith", include_external_packages=True, cache_dir=None)
+graph = grimp.build_graph("tritonsmith", include_external_packages=True, cache_dir=None, exclude_type_checking_imports=True)
 graph.remove_import(importer="tritonsmith.evaluator.cards.machine", imported="torch")
 print(json.dumps(sorted(graph.find_downstream_modules("torch") | graph.find_downstream_modules("triton"))))
 """

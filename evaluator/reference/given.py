@@ -28,12 +28,17 @@ _MOST_KEPT = 4
 
 def find_given(task: Task, name: str) -> Path | None:
     """The file that the task declares under a name; None where it declares none. Raises TaskError where there is no such file."""
-    declared = declarations_of(task).get(name)
+    declares = declarations_of(task)
+    if name in declares.computed:
+        raise TaskError(f'{task.path}: {name} is computed; write the name of a file beside the task, such as {name} = "{name.lower()}.pt"')
+    declared = declares.get(name)
     if not isinstance(declared, str):
         return None
     path = Path(task.folder or ".") / declared
     if not path.is_file():
-        raise TaskError(f"{task.path}: {name} names {declared}, and {path} is no file; put it beside the task, or take the line out")
+        raise TaskError(
+            f"{task.path}: {name} names {declared}, and {path} is no file; put it beside the task, or take the line out"
+        )
     return path
 
 
@@ -49,7 +54,9 @@ def read_weights(task: Task) -> dict[str, torch.Tensor] | None:
         return None
     state = _load(task, WEIGHTS, path)
     if not isinstance(state, dict) or not all(isinstance(value, torch.Tensor) for value in state.values()):
-        raise TaskError(f"{path}: WEIGHTS must hold a state_dict; write it with torch.save(model.state_dict(), path)")
+        raise TaskError(
+            f"{path}: WEIGHTS must hold a state_dict; write it with torch.save(model.state_dict(), path)"
+        )
     return state
 
 
@@ -60,7 +67,9 @@ def read_inputs(task: Task) -> list[torch.Tensor] | None:
         return None
     tensors = _load(task, INPUTS, path)
     if not isinstance(tensors, list | tuple) or not all(isinstance(value, torch.Tensor) for value in tensors):
-        raise TaskError(f"{path}: INPUTS must hold the list of forward's tensors; write it with torch.save([x, ...], path)")
+        raise TaskError(
+            f"{path}: INPUTS must hold the list of forward's tensors; write it with torch.save([x, ...], path)"
+        )
     return list(tensors)
 
 
@@ -70,7 +79,9 @@ def _load(task: Task, name: str, path: Path) -> Any:
         with unset_fake_temporarily():
             return _load_once(str(path), facts.st_size, facts.st_mtime_ns)
     except Exception as error:  # torch.load raises what it likes for a file that is none
-        raise TaskError(f"{task.path}: {name} cannot be read from {path} ({type(error).__name__}); write it with torch.save") from error
+        raise TaskError(
+            f"{task.path}: {name} cannot be read from {path} ({type(error).__name__}); write it with torch.save"
+        ) from error
 
 
 @lru_cache(_MOST_KEPT)
@@ -93,8 +104,15 @@ def load_weights(task: Task, model: nn.Module, *, buffers: bool = False) -> None
     own = model.state_dict(keep_vars=True)
     for name in sorted(own.keys() ^ state.keys()):
         where, other = ("Model", "WEIGHTS") if name in own else ("WEIGHTS", "Model")
-        raise TaskError(f"{task.path}: {where} has {name}, and {other} has not; both need the same names of parameters and buffers")
-    statistics = {f"{path}.{name}" for path, part in model.named_modules() if isinstance(part, _NormBase) for name, _ in part.named_buffers()}
+        raise TaskError(
+            f"{task.path}: {where} has {name}, and {other} has not; both need the same names of parameters and buffers"
+        )
+    statistics = {
+        f"{path}.{name}"
+        for path, part in model.named_modules()
+        if isinstance(part, _NormBase)
+        for name, _ in part.named_buffers()
+    }
     for name, value in own.items():
         given = state[name]
         if value.shape != given.shape:
@@ -102,19 +120,27 @@ def load_weights(task: Task, model: nn.Module, *, buffers: bool = False) -> None
                 f"{task.path}: WEIGHTS has {name} as {list(given.shape)}, and Model makes it {list(value.shape)} at this size; set no size "
                 "that weights depend on"
             )
-        if isinstance(value, FakeTensor) or (buffers and (isinstance(value, nn.Parameter) or name in statistics)):
+        if isinstance(value, FakeTensor) or (
+            buffers and (isinstance(value, nn.Parameter) or name in statistics)
+        ):
             continue
         with torch.no_grad():
             value.copy_(given)
 
 
-def fit_inputs(given: Sequence[torch.Tensor] | None, drawn: Sequence[torch.Tensor]) -> list[torch.Tensor] | None:
-    """The given tensors in the shapes, memory order and place of drawn ones, each axis from its start; None where they do not fill these."""
+def fit_inputs(
+    given: Sequence[torch.Tensor] | None, drawn: Sequence[torch.Tensor]
+) -> list[torch.Tensor] | None:
+    """The given tensors, as long and laid out as drawn ones, each axis from its start; None where they do not fill them."""
     if given is None or len(given) != len(drawn):
         return None
     fitting = []
     for real, own in zip(given, drawn, strict=True):
-        if real.dtype != own.dtype or real.ndim != own.ndim or any(a < b for a, b in zip(real.shape, own.shape, strict=True)):
+        if (
+            real.dtype != own.dtype
+            or real.ndim != own.ndim
+            or any(a < b for a, b in zip(real.shape, own.shape, strict=True))
+        ):
             return None
         part = real[tuple(slice(size) for size in own.shape)] if own.ndim else real
         fitting.append(with_values(own, distinct(part, own).to(own.device).contiguous()))

@@ -25,14 +25,14 @@ def write_draw(value: torch.Tensor, shape: list[str], highest: int | None = None
         return _draw(value, shape, highest)
     laid = [shape[axis] for axis in order]
     back = [order.index(axis) for axis in range(value.ndim)]
-    return f"{_draw(value.permute(order), laid, highest)}.permute({', '.join(map(str, back))})"
+    return f"({_draw(value.permute(order), laid, highest)}).permute({', '.join(map(str, back))})"
 
 
 def _find_order(value: torch.Tensor) -> list[int] | None:
     """The axes from the outermost in memory to the innermost; None for a contiguous tensor, and for one with gaps."""
     if value.is_contiguous() or 0 in value.stride():
         return None
-    order = sorted(range(value.ndim), key=lambda axis: (-value.stride(axis), axis))
+    order = sorted(range(value.ndim), key=lambda axis: (-value.stride()[axis], axis))
     return order if value.permute(order).is_contiguous() else None
 
 
@@ -52,7 +52,11 @@ def _draw_whole(value: torch.Tensor, shape: list[str], sizes: str, highest: int 
     if value.numel() == 0:
         return f"torch.zeros({sizes}, dtype={value.dtype})"
     low, high = int(value.min()), int(value.max()) + 1
-    if value.ndim and value.shape[-1] > 1 and bool((value == torch.arange(value.shape[-1], device=value.device)).all()):
+    if (
+        value.ndim
+        and value.shape[-1] > 1
+        and bool((value == torch.arange(value.shape[-1], device=value.device)).all())
+    ):
         row = f"torch.arange({shape[-1]}{kind})"
         return row if value.ndim == 1 else f"{row}.expand{sizes}.clone()"
     if low + 1 == high and highest is None:
@@ -70,11 +74,19 @@ def _draw_floating(value: torch.Tensor, shape: list[str], sizes: str) -> str:
         few = flat.unique() if value.numel() <= 1 << 20 else flat[: 1 << 16].unique()
         if len(few) <= _FEW and value.numel() <= 1 << 20:
             return f"{_draw_listed(value, few, shape, sizes)}{kind}"
-    spread, mean = (float(finite.std()), float(finite.mean())) if finite.numel() > 1 else (1.0, float(finite[0]) if finite.numel() else 0.0)
+    spread, mean = (
+        (float(finite.std()), float(finite.mean()))
+        if finite.numel() > 1
+        else (1.0, float(finite[0]) if finite.numel() else 0.0)
+    )
     if spread == 0 or math.isnan(spread):
         spread = 1.0
     if finite.numel() > 1 and float(finite.min()) >= 0:  # positive values stay so
-        return f"(torch.rand({sizes}) * {2 * mean or 1.0:.4g}){kind}" if kind else f"torch.rand({sizes}) * {2 * mean or 1.0:.4g}"
+        return (
+            f"(torch.rand({sizes}) * {2 * mean or 1.0:.4g}){kind}"
+            if kind
+            else f"torch.rand({sizes}) * {2 * mean or 1.0:.4g}"
+        )
     scale = "" if abs(spread - 1) < 0.05 else f" * {spread:.4g}"  # noqa: PLR2004 - a standard normal draw
     shift = "" if abs(mean) < 0.1 * spread else f" + {mean:.4g}" if mean > 0 else f" - {-mean:.4g}"  # noqa: PLR2004
     drawn = f"torch.randn({sizes}){scale}{shift}"
@@ -83,7 +95,9 @@ def _draw_floating(value: torch.Tensor, shape: list[str], sizes: str) -> str:
 
 def _draw_listed(value: torch.Tensor, few: torch.Tensor, shape: list[str], sizes: str) -> str:
     """One of a few values at each place, as masks of zero and minus infinity have them; a triangle stays one."""
-    listed = [f'float("{number}")' if not math.isfinite(number) else f"{number:.6g}" for number in few.tolist()]
+    listed = [
+        f'float("{number}")' if not math.isfinite(number) else f"{number:.6g}" for number in few.tolist()
+    ]
     if len(listed) == 1:
         return f"torch.full({sizes}, {listed[0]})"
     if len(listed) == 2 and value.ndim >= 2 and value.shape[-1] > 1:  # noqa: PLR2004 - a matrix of two values
@@ -91,8 +105,13 @@ def _draw_listed(value: torch.Tensor, few: torch.Tensor, shape: list[str], sizes
         zero = next((one for one in (low, high) if one == 0), None)
         above = low if zero == high else high
         triangle = torch.triu(torch.full_like(value, above, dtype=torch.float32), 1)
-        if zero is not None and torch.equal(torch.nan_to_num(value.float(), neginf=-1e30), torch.nan_to_num(triangle, nan=0.0, neginf=-1e30)):
+        if zero is not None and torch.equal(
+            torch.nan_to_num(value.float(), neginf=-1e30), torch.nan_to_num(triangle, nan=0.0, neginf=-1e30)
+        ):
             return f"torch.full({sizes}, {listed[0] if zero == high else listed[1]}).triu(1)"
-    if not bool(few.isfinite().all()):  # a row of nothing but minus infinity means nothing: the first place stays
-        return f"torch.tensor([{', '.join(listed)}])[torch.randint(0, {len(listed)}, {sizes})].index_fill(-1, torch.tensor(0), {listed[-1]})"
+    if not bool(
+        few.isfinite().all()
+    ):  # a row of nothing but minus infinity means nothing: the first place stays
+        places = f"torch.randint(0, {len(listed)}, {sizes})"
+        return f"torch.tensor([{', '.join(listed)}])[{places}].index_fill(-1, torch.tensor(0), {listed[-1]})"
     return f"torch.tensor([{', '.join(listed)}])[torch.randint(0, {len(listed)}, {sizes})]"

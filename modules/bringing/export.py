@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import inspect
+import io
 import logging
 import re
 import warnings
@@ -17,14 +18,19 @@ from torch.utils import _pytree as pytree
 
 _LONGEST_REASON = 240
 """Characters of what torch says that a sentence repeats."""
-_BY_VALUE = re.compile("data-dependent|GuardOnDataDependent|Could not guard|unbacked|item\\(\\)|dynamic control flow", re.IGNORECASE)
+_BY_VALUE = re.compile(
+    "data-dependent|GuardOnDataDependent|Could not guard|unbacked|item\\(\\)|dynamic control flow",
+    re.IGNORECASE,
+)
 
 
 class NotExported(Exception):
     """torch.export cannot take the module; the message says why in a few words."""
 
 
-def export_module(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], *, dynamic: bool = True) -> ExportedProgram:
+def export_module(
+    module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], *, dynamic: bool = True
+) -> ExportedProgram:
     """The module's calls for these inputs, with every size of an input that may be another one as a symbol.
 
     Raises NotExported.
@@ -62,7 +68,11 @@ def describe_failure(error: BaseException) -> str:
     text = " ".join(str(error).split())
     if _BY_VALUE.search(text) or type(error).__name__.startswith("GuardOnDataDependent"):
         return f"its control flow depends on values of tensors{_find_place(error)}"
-    text = re.sub(r"\s*(For more information|To debug|The following call|Set TORCH|You can suppress|from user code).*", "", text)
+    text = re.sub(
+        r"\s*(For more information|To debug|The following call|Set TORCH|You can suppress|from user code).*",
+        "",
+        text,
+    )
     return f"{type(error).__name__}: {text[:_LONGEST_REASON]}{_find_place(error)}"
 
 
@@ -72,7 +82,11 @@ def _find_place(error: BaseException) -> str:
     trace = error.__traceback__
     while trace is not None:
         file = trace.tb_frame.f_code.co_filename
-        if "/torch/" not in file and "tritonsmith" not in trace.tb_frame.f_globals.get("__name__", "") and trace.tb_frame.f_code.co_name == "forward":
+        if (
+            "/torch/" not in file
+            and "tritonsmith" not in trace.tb_frame.f_globals.get("__name__", "")
+            and trace.tb_frame.f_code.co_name == "forward"
+        ):
             found = f" ({file}, line {trace.tb_lineno})"
         trace = trace.tb_next
     return found
@@ -86,6 +100,10 @@ def _quiet() -> Iterator[None]:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")
-            yield
+            with (
+                contextlib.redirect_stdout(io.StringIO()),
+                contextlib.redirect_stderr(io.StringIO()),
+            ):  # it prints graphs that it gave up
+                yield
     finally:
         logging.disable(before)

@@ -14,6 +14,7 @@ from torch import fx, nn
 
 from tritonsmith.author.members import attribute
 from tritonsmith.modules.bringing.calls import CallWriter, Written
+from tritonsmith.modules.bringing.functions import SPECIAL
 from tritonsmith.modules.bringing.layers import find_layer, write_constructor, write_layer_call
 
 _TAKEN = frozenset({*keyword.kwlist, *dir(builtins), "torch", "nn", "F", "math", "self", "Model"})
@@ -43,12 +44,18 @@ class BodyWriter:
         device: the expression of the device that everything lies on.
     """
 
-    def __init__(self, state: Mapping[fx.Node, str], inputs: Mapping[fx.Node, str], modules: Mapping[str, nn.Module], device: str) -> None:
+    def __init__(
+        self,
+        state: Mapping[fx.Node, str],
+        inputs: Mapping[fx.Node, str],
+        modules: Mapping[str, nn.Module],
+        device: str,
+    ) -> None:
         self.state, self.modules = state, modules
         self.names: dict[fx.Node, Written] = {node: Written(name) for node, name in inputs.items()}
         self.names |= {node: Written(attribute(path)) for node, path in state.items()}
         self.taken = {*inputs.values(), *_TAKEN}
-        self.calls = CallWriter(self.names, device)
+        self.calls = CallWriter(self.names, device, SPECIAL)
         self.body = Body()
 
     def write(self, graph: fx.Graph, outputs: list[Any]) -> Body:
@@ -77,6 +84,8 @@ class BodyWriter:
             said = write_layer_call(node, attribute(path), self.calls)
             if said is not None:
                 self.body.layers[path] = made
+        if said is not None and isinstance(self.modules[path], nn.LSTM):
+            return self._write_lstm(node, said)
         fresh = _find_fresh(node)
         said = said or self.calls.write(node, fresh)
         if said is None:
@@ -90,12 +99,21 @@ class BodyWriter:
         if fresh is not None:  # what is read of the changed value later is the new one
             self.names[node.args[0]] = Written(name)  # type: ignore[index]
 
+    def _write_lstm(self, node: fx.Node, said: Written) -> None:
+        """A layer whose module gives its two states as a pair, where its operator gives three results."""
+        parts = [self._name(node, ending) for ending in ("", "_state", "_cell")]
+        self.body.lines.append(f"{parts[0]}, ({parts[1]}, {parts[2]}) = {said.text}")
+        for user in node.users:
+            self.names[user] = Written(parts[int(str(user.args[1]))])
+
     def _is_named_already(self, node: fx.Node, said: Written) -> bool:
         """Whether an expression is written where it is used: sizes, parts of several results, and other names of a value."""
         value = node.meta.get("val")
         if isinstance(value, torch.SymInt | torch.SymFloat | int | float) and len(said.text) <= _SHORT:
             return True
-        return said.text.isidentifier() or (node.target.__name__ == "getitem" if hasattr(node.target, "__name__") else False)
+        return said.text.isidentifier() or (
+            node.target.__name__ == "getitem" if hasattr(node.target, "__name__") else False
+        )
 
     def _write_region(self, node: fx.Node) -> None:
         """A region without gradients, or without autocast, is its calls."""
@@ -105,10 +123,16 @@ class BodyWriter:
             raise NotImplementedError(f"a region of the kind {name}")
         inner = node.args[places[name]]
         assert isinstance(inner, fx.Node)
-        graph = node.graph.owning_module.get_submodule(str(inner.target)).graph
+        owner = node.graph.owning_module
+        assert owner is not None
+        region = owner.get_submodule(str(inner.target))
+        assert isinstance(region, fx.GraphModule)
+        graph = region.graph
         given = [one for one in graph.nodes if one.op == "placeholder"]
         for placeholder, value in zip(given, node.args[places[name] + 1 :], strict=True):
-            self.names[placeholder] = self.names[value] if isinstance(value, fx.Node) else Written(self.calls.say(value))
+            self.names[placeholder] = (
+                self.names[value] if isinstance(value, fx.Node) else Written(self.calls.say(value))
+            )
         self._write_nodes(graph)
         (output,) = (one for one in graph.nodes if one.op == "output")
         results = output.args[0]
@@ -117,12 +141,12 @@ class BodyWriter:
             self.names[node] = Written(f"({text}{',' * (len(results) == 1)})")
             for user in node.users:
                 if getattr(user.target, "__name__", "") == "getitem":
-                    self.names[user] = self.names[results[user.args[1]]]
+                    self.names[user] = self.names[results[int(str(user.args[1]))]]
             return
         self.names[node] = self.names[results]
 
-    def _name(self, node: fx.Node) -> str:
-        base = node.name.rstrip("_") or "value"
+    def _name(self, node: fx.Node, ending: str = "") -> str:
+        base = (node.name.rstrip("_") or "value") + ending
         name = base if base not in self.taken else f"{base}_out"
         while name in self.taken:
             name += "_"
@@ -152,13 +176,29 @@ def _writes(node: fx.Node) -> bool | None:
 def _find_fresh(node: fx.Node) -> torch._ops.OpOverload | None:
     """The call that makes a new value in place of one that changes its first argument, where nothing else sees that change."""
     target = node.target
-    if not isinstance(target, torch._ops.OpOverload) or not target._schema.name.endswith("_") or not node.args:
+    if (
+        not isinstance(target, torch._ops.OpOverload)
+        or not target._schema.name.endswith("_")
+        or not node.args
+    ):
         return None
-    changed, packet = node.args[0], getattr(torch.ops.aten, target._schema.name.removeprefix("aten::")[:-1], None)
+    changed, packet = (
+        node.args[0],
+        getattr(torch.ops.aten, target._schema.name.removeprefix("aten::")[:-1], None),
+    )
     found = getattr(packet, target._overloadname, None) if packet is not None else None
-    if found is None or not isinstance(changed, fx.Node) or changed.op != "call_function" or _is_view(changed):
+    if (
+        found is None
+        or not isinstance(changed, fx.Node)
+        or changed.op != "call_function"
+        or _is_view(changed)
+    ):
         return None
-    kinds = {one.meta["val"].dtype for one in node.args if isinstance(one, fx.Node) and isinstance(one.meta.get("val"), torch.Tensor)}
+    kinds = {
+        one.meta["val"].dtype
+        for one in node.args
+        if isinstance(one, fx.Node) and isinstance(one.meta.get("val"), torch.Tensor)
+    }
     earlier = [user for user in changed.users if user < node]
     return None if len(kinds) > 1 or any(_is_view(user) for user in earlier) else found
 
@@ -169,7 +209,9 @@ def _is_view(node: fx.Node) -> bool:
     if schema is None:
         return True
     named = schema.name.removeprefix("aten::")
-    return named in ("contiguous", "reshape", "to", "flatten") or any(one.alias_info and not one.alias_info.is_write for one in schema.returns)
+    return named in ("contiguous", "reshape", "to", "flatten") or any(
+        one.alias_info and not one.alias_info.is_write for one in schema.returns
+    )
 
 
 def _find_dead(graph: fx.Graph) -> set[fx.Node]:

@@ -42,7 +42,9 @@ def find_layer(node: fx.Node, modules: Mapping[str, nn.Module], state: Mapping[f
     if name in _RECURRENT:
         weights = node.args[2 if len(node.args[2]) != 0 and isinstance(node.args[2], list | tuple) else 3]  # type: ignore[arg-type]
         named = [f"{path}.{one}" for one in getattr(module, "_flat_weights_names", [])]
-        return path if isinstance(weights, list | tuple) and [state.get(one) for one in weights] == named else ""  # type: ignore[arg-type]
+        return (
+            path if isinstance(weights, list | tuple) and [state.get(one) for one in weights] == named else ""
+        )
     if name not in _WEIGHTS:
         return ""
     names = [one.name for one in target._schema.arguments]
@@ -50,12 +52,15 @@ def find_layer(node: fx.Node, modules: Mapping[str, nn.Module], state: Mapping[f
     for one in _WEIGHTS[name]:
         value = given.get(one)
         own = getattr(module, one, None)
-        if (own is None) is not (value is None) or (value is not None and state.get(value) != f"{path}.{one}"):  # type: ignore[arg-type]
+        path_of = state.get(value) if isinstance(value, fx.Node) else None
+        if (own is None) is not (value is None) or (value is not None and path_of != f"{path}.{one}"):
             return ""
     used = {f"{path}.{one}" for one in _WEIGHTS[name]} | {f"{path}.num_batches_tracked"}
     if name == "batch_norm" and bool(given.get("training")) is not module.training:
         return ""
-    return path if held <= used else ""
+    if getattr(module, "padding_mode", "zeros") != "zeros":  # then another call pads
+        return ""
+    return path if held and held <= used else ""
 
 
 def _has_hooks(module: nn.Module) -> bool:
@@ -83,7 +88,9 @@ def _write_recurrent(node: fx.Node, name: str, attribute: str, writer: CallWrite
     if all(_is_zeros(one) for one in several):
         return Written(f"{attribute}({writer.say(data)})")
     said = [writer.say(one) for one in several]
-    return Written(f"{attribute}({writer.say(data)}, {said[0] if name != 'lstm' else f'({said[0]}, {said[1]})'})")
+    return Written(
+        f"{attribute}({writer.say(data)}, {said[0] if name != 'lstm' else f'({said[0]}, {said[1]})'})"
+    )
 
 
 def _is_zeros(node: Any) -> bool:
@@ -93,7 +100,11 @@ def _is_zeros(node: Any) -> bool:
 def _list_words(module: nn.Module, first: tuple[str, ...], rest: Mapping[str, Any]) -> str:
     """Arguments of a constructor: attributes in front, and those by name that differ from their defaults."""
     words = [_say(getattr(module, name)) for name in first]
-    words += [f"{name}={_say(getattr(module, name))}" for name, default in rest.items() if getattr(module, name) != default]
+    words += [
+        f"{name}={_say(getattr(module, name))}"
+        for name, default in rest.items()
+        if getattr(module, name) != default
+    ]
     return ", ".join(words)
 
 
@@ -115,7 +126,13 @@ def _write_conv(module: nn.Module) -> str:
     first = ("in_channels", "out_channels", "kernel_size")
     plain = 1 if module.transposed else None
     sizes = len(module.kernel_size)  # type: ignore[arg-type]
-    rest = {"stride": (1,) * sizes, "padding": (0,) * sizes, "dilation": (1,) * sizes, "groups": 1, "padding_mode": "zeros"}
+    rest = {
+        "stride": (1,) * sizes,
+        "padding": (0,) * sizes,
+        "dilation": (1,) * sizes,
+        "groups": 1,
+        "padding_mode": "zeros",
+    }
     if plain:
         rest["output_padding"] = (0,) * sizes
     return _with_bias(module, _list_words(module, first, rest))
@@ -125,13 +142,15 @@ def _write_layer_norm(module: nn.Module) -> str:
     plain = module.weight is None
     words = _list_words(module, ("normalized_shape",), {"eps": 1e-5})
     if len(module.normalized_shape) > 1:  # type: ignore[arg-type]
-        words = f"{tuple(module.normalized_shape)}{words[len(_say(module.normalized_shape)):]}"  # type: ignore[arg-type]
+        words = f"{tuple(module.normalized_shape)}{words[len(_say(module.normalized_shape)) :]}"  # type: ignore[arg-type]
     return words + (", elementwise_affine=False" if plain else ", bias=False" if module.bias is None else "")
 
 
 def _write_rms_norm(module: nn.Module) -> str:
     shape = tuple(module.normalized_shape)  # type: ignore[arg-type]
-    words = repr(shape[0] if len(shape) == 1 else shape) + ("" if module.eps is None else f", eps={module.eps}")
+    words = repr(shape[0] if len(shape) == 1 else shape) + (
+        "" if module.eps is None else f", eps={module.eps}"
+    )
     return words + (", elementwise_affine=False" if module.weight is None else "")
 
 
@@ -141,7 +160,9 @@ def _write_group_norm(module: nn.Module) -> str:
 
 
 def _write_batch_norm(module: nn.Module) -> str:
-    return _list_words(module, ("num_features",), {"eps": 1e-5, "momentum": 0.1, "affine": True, "track_running_stats": True})
+    return _list_words(
+        module, ("num_features",), {"eps": 1e-5, "momentum": 0.1, "affine": True, "track_running_stats": True}
+    )
 
 
 def _write_embedding(module: nn.Module) -> str:
@@ -157,7 +178,13 @@ def _write_bilinear(module: nn.Module) -> str:
 
 
 def _write_cells(module: nn.Module) -> str:
-    rest: dict[str, Any] = {"num_layers": 1, "bias": True, "batch_first": False, "dropout": 0.0, "bidirectional": False}
+    rest: dict[str, Any] = {
+        "num_layers": 1,
+        "bias": True,
+        "batch_first": False,
+        "dropout": 0.0,
+        "bidirectional": False,
+    }
     if isinstance(module, nn.RNN):
         rest["nonlinearity"] = "tanh"
     else:
@@ -187,5 +214,7 @@ def write_constructor(module: nn.Module) -> str:
     with torch.device("meta"):
         made = eval(text, {"nn": nn, "torch": torch})  # noqa: S307 - our own text
     own, wanted = made.state_dict(), module.state_dict()
-    alike = own.keys() == wanted.keys() and all(own[n].shape == wanted[n].shape and own[n].dtype == wanted[n].dtype for n in own)
+    alike = own.keys() == wanted.keys() and all(
+        own[n].shape == wanted[n].shape and own[n].dtype == wanted[n].dtype for n in own
+    )
     return text if alike else ""

@@ -30,7 +30,9 @@ class Sizes:
             if symbol is None or symbol in self.names:
                 continue
             word = words[axis] if axis < len(words) else f"axis{axis}"
-            told = next(one for one in (word, f"{name}_{word}", f"{name}_axis{axis}") if one not in self.values)
+            told = next(
+                one for one in (word, f"{name}_{word}", f"{name}_axis{axis}") if one not in self.values
+            )
             self.names[symbol], self.values[told] = told, real.shape[axis]
 
     def say(self, size: Any) -> str:
@@ -40,8 +42,12 @@ class Sizes:
         expression = size.node.expr
         if expression in self.names:
             return self.names[expression]
-        told = str(expression.subs({symbol: _Name(self.names[symbol]) for symbol in expression.free_symbols if symbol in self.names}))
-        return told
+        told = {
+            symbol: type(symbol)(self.names[symbol], integer=True)
+            for symbol in expression.free_symbols
+            if symbol in self.names
+        }
+        return str(expression.subs(told))
 
     def read(self, shapes: Mapping[str, Sequence[Any]], others: Mapping[str, torch.Tensor]) -> dict[str, int]:
         """The values that the names have in other inputs of the same names."""
@@ -53,10 +59,11 @@ class Sizes:
         return found
 
 
-def _Name(name: str) -> Any:  # noqa: N802 - it makes a symbol
-    import sympy  # noqa: PLC0415 - torch brings it, and only sums of sizes need it
-
-    return sympy.Symbol(name, integer=True)
+def plain_size(size: Any) -> Any:
+    """A size as a number where it can be no other one, else as the symbol that it is."""
+    if isinstance(size, int):
+        return size
+    return int(size.node.expr) if size.node.expr.is_number else size
 
 
 def _symbol_of(size: Any) -> Any:

@@ -84,7 +84,7 @@ def _parents_of_buffer(name: str) -> list[str]:
 
 
 def _write_tensor(name: str, value: torch.Tensor) -> str:
-    text = write_values(value.detach())
+    text = write_values(value.detach(), drawn=isinstance(value, nn.Parameter))
     if isinstance(value, nn.Parameter):
         still = "" if value.requires_grad else ", requires_grad=False"
         return assign(name, f"nn.Parameter({text}{still})")
@@ -92,8 +92,8 @@ def _write_tensor(name: str, value: torch.Tensor) -> str:
     return f'{attribute(holder)}.register_buffer("{last}", {text})'
 
 
-def write_values(value: torch.Tensor) -> str:
-    """An expression that makes a tensor like this one: the same where it has a pattern or few values, else drawn with its mean and spread."""
+def write_values(value: torch.Tensor, *, drawn: bool) -> str:
+    """An expression for a tensor like this one: the same where it has a pattern or few values, else drawn with its spread."""
     shape, kind = tuple(value.shape), "" if value.dtype == torch.float32 else f", dtype={value.dtype}"
     if value.numel() == 0:
         return f"torch.empty({shape}{kind})"
@@ -104,15 +104,15 @@ def write_values(value: torch.Tensor) -> str:
         return f"torch.randn({shape}{kind})"
     if (pattern := _find_pattern(value, kind)) is not None:
         return pattern
-    listed = value.tolist() if value.numel() <= _MOST_LISTED and not isinstance(value, nn.Parameter) else None
+    listed = value.tolist() if value.numel() <= _MOST_LISTED and not drawn else None
     if listed is not None and bool(flat.isfinite().all()):
         return f"torch.tensor({listed}{kind})"
     if value.is_floating_point():
         finite = flat.float()[flat.float().isfinite()]
         spread, mean = (float(finite.std()), float(finite.mean())) if finite.numel() > 1 else (1.0, 0.0)
         shift = f" {'-' if mean < 0 else '+'} {abs(mean):.4g}" if abs(mean) > spread / 100 else ""
-        drawn = f"torch.randn({shape}) * {spread:.4g}{shift}"
-        return drawn if not kind else f"({drawn}).to({value.dtype})"
+        said = f"torch.randn({shape}) * {spread:.4g}{shift}"
+        return said if not kind else f"({said}).to({value.dtype})"
     if value.dtype == torch.bool:
         return f"torch.rand({shape}) < {float(flat.float().mean()):.4g}"
     return f"torch.randint({int(flat.min())}, {int(flat.max()) + 1}, {shape}{kind})"
@@ -122,7 +122,11 @@ def _write_constant(shape: tuple[int, ...], number: torch.Tensor, kind: str, dty
     plain = number.item()
     if plain in (0, 1) and not isinstance(plain, bool):
         return f"torch.{'ones' if plain else 'zeros'}({shape}{kind})"
-    word = f'float("{plain}")' if isinstance(plain, float) and plain in (float("inf"), float("-inf")) else repr(plain)
+    word = (
+        f'float("{plain}")'
+        if isinstance(plain, float) and plain in (float("inf"), float("-inf"))
+        else repr(plain)
+    )
     return f"torch.full({shape}, {word}{kind if kind else ', dtype=torch.float32' if not dtype.is_floating_point else ''})"
 
 
@@ -131,7 +135,9 @@ def _find_pattern(value: torch.Tensor, kind: str) -> str | None:
     if value.dtype in (torch.int64, torch.int32) and value.shape[-1] > 1:
         row = value.reshape(-1, value.shape[-1])[0]
         step = int(row[1] - row[0])
-        if step and bool((value == torch.arange(value.shape[-1], device=value.device) * step + int(row[0])).all()):
+        if step and bool(
+            (value == torch.arange(value.shape[-1], device=value.device) * step + int(row[0])).all()
+        ):
             last = int(row[0]) + step * value.shape[-1]
             told = f"torch.arange({int(row[0])}, {last}{f', {step}' if step != 1 else ''}{kind if value.dtype != torch.int64 else ''})"
             return told if value.ndim == 1 else f"{told}.expand{tuple(value.shape)}.clone()"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import pickle
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -16,7 +17,18 @@ from tritonsmith.evaluator.errors import UsageError
 
 SIGNATURE = "signature.pkl"
 """Name of the file in a task's folder that holds a `Signature`."""
-_PLAIN = (bool, int, float, str, bytes, type(None), torch.dtype, torch.device, torch.layout, torch.memory_format)
+_PLAIN = (
+    bool,
+    int,
+    float,
+    str,
+    bytes,
+    type(None),
+    torch.dtype,
+    torch.device,
+    torch.layout,
+    torch.memory_format,
+)
 """Kinds of values besides tensors that an argument may be or hold."""
 
 
@@ -48,15 +60,24 @@ class Signature:
         """The task's arguments for a call of the module. Raises UsageError where the call has another form than the proven one."""
         leaves, spec = pytree.tree_flatten((tuple(args), dict(kwargs)))
         if spec != self.in_spec:
-            raise UsageError("the call has another structure of arguments than the inputs that the module was brought in with")
+            raise UsageError(
+                "the call has another structure of arguments than the inputs that the module was brought in with"
+            )
         for number, value in self.constants.items():
-            if isinstance(leaves[number], torch.Tensor) is not (value is _UNREAD) or not (value is _UNREAD or same(leaves[number], value)):
-                raise UsageError(f"argument {number + 1} of the call is {leaves[number]!r}; the task is made for {value!r}")
+            if isinstance(leaves[number], torch.Tensor) is not (value is _UNREAD) or not (
+                value is _UNREAD or same(leaves[number], value)
+            ):
+                raise UsageError(
+                    f"argument {number + 1} of the call is {leaves[number]!r}; the task is made for {value!r}"
+                )
         return [leaves[number] for number in self.inputs]
 
     def build_result(self, outputs: Sequence[torch.Tensor]) -> Any:
         """The module's nested result made of the task's flat outputs."""
-        leaves = [self.plain_outputs.get(number) if place is None else outputs[place] for number, place in enumerate(self.outputs)]
+        leaves = [
+            self.plain_outputs.get(number) if place is None else outputs[place]
+            for number, place in enumerate(self.outputs)
+        ]
         return pytree.tree_unflatten(leaves, self.out_spec)
 
     def write(self, folder: Path) -> None:
@@ -66,7 +87,9 @@ class Signature:
     @classmethod
     def read(cls, folder: Path) -> Signature:
         """That of a task's folder. Raises OSError."""
-        found: Signature = pickle.loads((folder / SIGNATURE).read_bytes())  # noqa: S301 - a file of the user's own run
+        with warnings.catch_warnings():  # of torch, about its own records
+            warnings.simplefilter("ignore", FutureWarning)
+            found: Signature = pickle.loads((folder / SIGNATURE).read_bytes())  # noqa: S301 - a file of the user's own run
         return found
 
 
@@ -99,7 +122,9 @@ def register_records(value: Any) -> None:
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
         kind = type(value)
         if kind not in pytree.SUPPORTED_NODES:
-            torch.export.register_dataclass(kind, serialized_type_name=f"{kind.__module__}.{kind.__qualname__}")
+            torch.export.register_dataclass(
+                kind, serialized_type_name=f"{kind.__module__}.{kind.__qualname__}"
+            )
         for item in dataclasses.fields(value):
             register_records(getattr(value, item.name))
 
@@ -111,7 +136,8 @@ def check_leaves(leaves: Sequence[Any], what: str) -> None:
             _check_tensor(leaf, f"{what} {number + 1}")
         elif not isinstance(leaf, _PLAIN):
             raise UsageError(
-                f"{what} {number + 1} is a {type(leaf).__name__}; give tensors, numbers, words, and lists, tuples, dicts or dataclasses of them"
+                f"{what} {number + 1} is a {type(leaf).__name__}; give tensors, numbers, words, and lists, tuples, dicts or "
+                "dataclasses of them"
             )
 
 
@@ -119,7 +145,9 @@ def _check_tensor(tensor: torch.Tensor, what: str) -> None:
     if tensor.device.type == "meta":
         raise UsageError(f"{what} is on the meta device and has no values; give a real tensor")
     if tensor.is_quantized or tensor.layout != torch.strided:
-        raise UsageError(f"{what} is {'quantized' if tensor.is_quantized else tensor.layout}; give a plain dense tensor")
+        raise UsageError(
+            f"{what} is {'quantized' if tensor.is_quantized else tensor.layout}; give a plain dense tensor"
+        )
 
 
 def split_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[list[Any], pytree.TreeSpec]:
@@ -134,7 +162,12 @@ def as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
     """What a user gives as inputs as arguments and keyword arguments: a tensor, a tuple or list, a dict, or a pair `(args, kwargs)`."""
     if isinstance(inputs, dict):
         return (), dict(inputs)
-    pair = isinstance(inputs, tuple) and len(inputs) == 2 and isinstance(inputs[0], tuple | list) and isinstance(inputs[1], dict)
+    pair = (
+        isinstance(inputs, tuple)
+        and len(inputs) == 2
+        and isinstance(inputs[0], tuple | list)
+        and isinstance(inputs[1], dict)
+    )
     if pair and all(isinstance(name, str) for name in inputs[1]):
         return tuple(inputs[0]), dict(inputs[1])
     if isinstance(inputs, tuple | list):
@@ -145,5 +178,7 @@ def as_call(inputs: Any) -> tuple[tuple[Any, ...], dict[str, Any]]:
 def mark_constants(leaves: Sequence[Any], read: Sequence[int]) -> dict[int, Any]:
     """The leaves of a call that a task does not take as arguments."""
     return {
-        number: _UNREAD if isinstance(leaf, torch.Tensor) else leaf for number, leaf in enumerate(leaves) if number not in set(read)
+        number: _UNREAD if isinstance(leaf, torch.Tensor) else leaf
+        for number, leaf in enumerate(leaves)
+        if number not in set(read)
     }

@@ -14,7 +14,7 @@ from torch.export.graph_signature import InputKind, OutputKind
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.modules.bringing.draws import write_draw
 from tritonsmith.modules.bringing.graph import Body, BodyWriter, list_submodules
-from tritonsmith.modules.bringing.sizes import Sizes
+from tritonsmith.modules.bringing.sizes import Sizes, plain_size
 from tritonsmith.modules.bringing.state import State, collect_state, write_state
 from tritonsmith.modules.bringing.structure import Signature, mark_constants
 
@@ -47,20 +47,24 @@ class TaskWriter:
         module: the original, in its mode.
         leaves: those of the call that it was exported with.
         spec: the structure of that call.
+        real: leaves of the same structure whose values and sizes are the real ones, where others were exported.
     """
 
-    def __init__(self, program: ExportedProgram, module: nn.Module, leaves: Sequence[Any], spec: Any) -> None:
-        self.program, self.module, self.leaves, self.spec = program, module, leaves, spec
+    def __init__(
+        self,
+        program: ExportedProgram,
+        module: nn.Module,
+        leaves: Sequence[Any],
+        spec: Any,
+        real: Sequence[Any] | None = None,
+    ) -> None:
+        self.program, self.module, self.spec = program, module, spec
+        self.leaves = leaves if real is None else real
         self.graph: fx.Graph = program.graph
         self.places = {node.name: node for node in self.graph.nodes if node.op == "placeholder"}
-        self.kinds = {one.arg.name: one for one in program.graph_signature.input_specs if hasattr(one.arg, "name")}
-        self._refuse_updates()
-
-    def _refuse_updates(self) -> None:
-        """Raises UsageError where a call changes the module's own tensors, which only training does here."""
-        changed = [one.target for one in self.program.graph_signature.output_specs if one.kind is OutputKind.BUFFER_MUTATION]
-        if changed and not self.module.training:
-            raise UsageError(f"forward changes its own {changed[0]} in evaluation mode, so its results depend on earlier calls; pass that state in and out")
+        self.kinds = {
+            one.arg.name: one for one in program.graph_signature.input_specs if hasattr(one.arg, "name")
+        }
 
     def write(self, title: str, *, with_layers: bool = True) -> WrittenTask:
         """The task; `with_layers` writes layers of torch.nn as such, else everything is a function. Raises NotImplementedError."""
@@ -74,11 +78,13 @@ class TaskWriter:
         held = collect_state(self.module, constants, [path for node, path in state.items() if node.users])
         sizes, shapes = Sizes(), {}
         for node, number in zip(inputs, numbers, strict=True):
-            shapes[names[node]] = tuple(node.meta["val"].shape)
+            shapes[names[node]] = tuple(map(plain_size, node.meta["val"].shape))
             sizes.add(names[node], shapes[names[node]], self.leaves[number])
-        draws = [write_draw(self.leaves[number], [sizes.say(size) for size in node.meta["val"].shape], _find_rows(node, held, state))
+        draws = [write_draw(self.leaves[number], [sizes.say(size) for size in shapes[names[node]]], _find_rows(node, held, state))
                  for node, number in zip(inputs, numbers, strict=True)]  # fmt: skip
-        text = _join(title, sizes, held, body, list(names.values()), draws, "train" if self.module.training else "eval")
+        text = _join(
+            title, sizes, held, body, list(names.values()), draws, "train" if self.module.training else "eval"
+        )
         signature = Signature(
             self.spec, tuple(numbers), mark_constants(self.leaves, numbers), self.program.call_spec.out_spec,
             tuple(_number(outputs)), {number: one for number, one in enumerate(outputs) if not isinstance(one, fx.Node)},
@@ -87,10 +93,14 @@ class TaskWriter:
         real = [self.leaves[number] for number in numbers]
         return WrittenTask(text, signature, held.values, real, dict(sizes.values), shapes, sizes)
 
-    def _sort_placeholders(self) -> tuple[dict[fx.Node, str], dict[str, torch.Tensor], list[fx.Node], list[int]]:
+    def _sort_placeholders(
+        self,
+    ) -> tuple[dict[fx.Node, str], dict[str, torch.Tensor], list[fx.Node], list[int]]:
         """Placeholders of the state with their paths, constants by path, those of inputs that are read, and the leaves that these are."""
         state: dict[fx.Node, str] = {}
-        constants = {name: value for name, value in self.program.constants.items() if isinstance(value, torch.Tensor)}
+        constants = {
+            name: value for name, value in self.program.constants.items() if isinstance(value, torch.Tensor)
+        }
         inputs, numbers, seen = [], [], -1
         for name, node in self.places.items():
             spec = self.kinds.get(name)
@@ -106,7 +116,9 @@ class TaskWriter:
     def _name_inputs(self, inputs: Sequence[fx.Node]) -> dict[fx.Node, str]:
         names: dict[fx.Node, str] = {}
         for node in inputs:
-            base = node.name if not node.name.startswith(("args_", "kwargs_")) else node.name.partition("_")[2]
+            base = (
+                node.name if not node.name.startswith(("args_", "kwargs_")) else node.name.partition("_")[2]
+            )
             base = base if base.isidentifier() else f"x{base}"
             name = base
             while name in names.values() or name in ("self", "torch", "nn", "F", "math", "Model"):
@@ -114,21 +126,32 @@ class TaskWriter:
             names[node] = name
         return names
 
-    def _say_device(self, names: Mapping[fx.Node, str], inputs: Sequence[fx.Node], state: Mapping[fx.Node, str]) -> str:
+    def _say_device(
+        self, names: Mapping[fx.Node, str], inputs: Sequence[fx.Node], state: Mapping[fx.Node, str]
+    ) -> str:
         """The expression of the one device. Raises UsageError where there are several."""
-        tensors = [*self.module.state_dict().values(), *(leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor))]
+        tensors = [
+            *self.module.state_dict().values(),
+            *(leaf for leaf in self.leaves if isinstance(leaf, torch.Tensor)),
+        ]
         devices = sorted({str(tensor.device) for tensor in tensors if isinstance(tensor, torch.Tensor)})
         if len(devices) > 1:
-            raise UsageError(f"the module and its inputs lie on several devices ({', '.join(devices)}); move all of them to one")
+            raise UsageError(
+                f"the module and its inputs lie on several devices ({', '.join(devices)}); move all of them to one"
+            )
         if inputs:
             return f"{names[inputs[0]]}.device"
-        return next((f"next(self.parameters()).device" for _ in state), "None")
+        return next(("next(self.parameters()).device" for _ in state), "None")
 
     def _list_outputs(self) -> list[Any]:
         (output,) = (node for node in self.graph.nodes if node.op == "output")
         found = list(output.args[0])
         specs = self.program.graph_signature.output_specs
-        return [one for one, spec in zip(found, specs, strict=True) if spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)]
+        return [
+            one
+            for one, spec in zip(found, specs, strict=True)
+            if spec.kind in (OutputKind.USER_OUTPUT, OutputKind.LOSS_OUTPUT)
+        ]
 
 
 def _number(outputs: Sequence[Any]) -> list[int | None]:
@@ -147,7 +170,9 @@ def _find_rows(node: fx.Node, held: State, state: Mapping[fx.Node, str]) -> int 
     return None
 
 
-def _join(title: str, sizes: Sizes, held: State, body: Body, names: list[str], draws: list[str], mode: str) -> str:
+def _join(
+    title: str, sizes: Sizes, held: State, body: Body, names: list[str], draws: list[str], mode: str
+) -> str:
     """The text of the file."""
     made = write_state(held, body.layers)
     results = ", ".join(body.results)
@@ -157,7 +182,11 @@ def _join(title: str, sizes: Sizes, held: State, body: Body, names: list[str], d
     named = [f"{name} = {value}" for name, value in sizes.values.items()]
     uses_functions = any("F." in line for line in forward)
     imports = ["import math", ""] * any("math." in line for line in forward)
-    imports += ["import torch", *(["import torch.nn.functional as F"] if uses_functions else []), "from torch import nn"]
+    imports += [
+        "import torch",
+        *(["import torch.nn.functional as F"] if uses_functions else []),
+        "from torch import nn",
+    ]
     return "\n".join([
         f'"""{title}"""', "", *imports, "", *named, *[""] * bool(named), *heads, "", "",
         "class Model(nn.Module):", "    def __init__(self):", inside, "",
@@ -172,5 +201,8 @@ def refuse_regions(graph: fx.Graph) -> None:
     for inner in list_submodules(graph):
         for node in inner.nodes:
             name = getattr(node.target, "_name", "")
-            if isinstance(node.target, torch._ops.HigherOrderOperator) and name not in ("wrap_with_set_grad_enabled", "wrap_with_autocast"):
+            if isinstance(node.target, torch._ops.HigherOrderOperator) and name not in (
+                "wrap_with_set_grad_enabled",
+                "wrap_with_autocast",
+            ):
                 raise NotImplementedError(f"a region of the kind {name}")
