@@ -57,6 +57,10 @@ class Engine:
         self._look_at_structure()
         kernel.see_writes(owner)
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and files of a module hold no engine: each module makes its own."""
+        return type(None), ()
+
     def _look_at_structure(self) -> None:
         """Note which modules are where, so that another one in a place is seen."""
         parts = dict(self.owner.named_modules(remove_duplicate=False))

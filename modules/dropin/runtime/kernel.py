@@ -7,7 +7,7 @@ import linecache
 import sys
 import types
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from functools import cached_property
 from typing import Any
 
@@ -39,6 +39,10 @@ class Kernel:
     """By name of the task's state: tensors that the original does not hold."""
     config: Mapping[str, str] = field(default_factory=dict)
     """Plain attributes of the original and the modules in it, by path: the kernel is made for these."""
+
+    def __getstate__(self) -> dict[str, Any]:
+        """What files and copies hold: the fields, and nothing that is made of them."""
+        return {item.name: getattr(self, item.name) for item in fields(self)}
 
     @cached_property
     def digest(self) -> str:
@@ -108,7 +112,7 @@ def describe_config(module: nn.Module) -> dict[str, str]:
         kind = next(base for base in type(part).__mro__ if "_tritonsmith" not in vars(base))
         found[path] = f"{kind.__module__}.{kind.__qualname__}"
         for name, value in vars(part).items():
-            if name.startswith("_") or name == "training":
+            if name.startswith("_") or name in ("training", "forward"):
                 continue
             place = f"{path}.{name}" if path else name
             if isinstance(value, _PLAIN) or (isinstance(value, tuple | list) and all(isinstance(item, _PLAIN) for item in value)):

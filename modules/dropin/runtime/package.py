@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import weakref
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -19,6 +18,8 @@ from tritonsmith.modules.dropin.runtime.kernel import Kernel
 from tritonsmith.modules.dropin.runtime.proof import Case, Proof, TensorCase
 
 RECORD, TEXT, CONSTANTS = "kernel.json", "best.py", "constants.pt"
+_LAYER_ENGINE = "_tritonsmith_layer"
+"""Attribute of a module that holds its engine."""
 _PLAIN = (bool, int, float, str, type(None))
 
 
@@ -110,7 +111,7 @@ def _tuple(value: Any) -> Any:
 
 
 class Layer:
-    """Runs a kernel for any module that is made as its original is, without anything kept in the module.
+    """Runs a kernel for any module that is made as its original is, which keeps an engine of its own.
 
     Args:
         folder: with the kernel's files.
@@ -118,18 +119,24 @@ class Layer:
 
     def __init__(self, folder: Path) -> None:
         self.kernel = read_record(folder)
-        self._engines: weakref.WeakKeyDictionary[nn.Module, Engine] = weakref.WeakKeyDictionary()
+        self.first: Engine | None = None
+        """Of the first module; what compilers follow is the same for all."""
 
     def __call__(self, module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call of the module."""
-        engine = self._find_engine(module)
         if torch.compiler.is_compiling():
-            return call_in_graph(module, engine, args, kwargs)
-        return engine.call(args, kwargs)
+            if self._find_fault(module):
+                return type(module).forward(module, *args, **kwargs)
+            return call_in_graph(module, self.first, args, kwargs)  # type: ignore[arg-type]
+        return self._find_engine(module).call(args, kwargs)
 
     @torch.compiler.assume_constant_result
+    def _find_fault(self, module: nn.Module) -> str:
+        return self._find_engine(module).fault
+
     def _find_engine(self, module: nn.Module) -> Engine:
-        engine = self._engines.get(module)
-        if engine is None:
-            engine = self._engines[module] = Engine(module, self.kernel, type(module).forward, module)
+        engine: Engine | None = vars(module).get(_LAYER_ENGINE)
+        if engine is None or engine.owner is not module:
+            engine = vars(module)[_LAYER_ENGINE] = Engine(module, self.kernel, type(module).forward, module)
+            self.first = self.first if self.first is not None and not self.first.fault else engine
         return engine
