@@ -51,7 +51,7 @@ def save_kernel(kernel: Kernel, folder: Path, name: str | None, original: nn.Mod
         shutil.rmtree(folder)
         raise UsageError(f"the drop-in cannot be written to a folder: {error}") from error
     values = {
-        "kernel": kernel, "name": name, "package": package, "identifier": f"_{package}_cuda_{kernel.digest}", "cases": [describe_case(case) for case in kernel.proof.cases],
+        "kernel": kernel, "name": name, "package": package, "identifier": f"_{package}_{kernel.digest}", "cases": [describe_case(case) for case in kernel.proof.cases],
         "signature": _write_signature(kernel, original),
     }  # fmt: skip
     for target, template in (("__init__.py", "package"), ("layers.py", "layers"), ("_ops.py", "ops")):
@@ -63,8 +63,10 @@ def save_kernel(kernel: Kernel, folder: Path, name: str | None, original: nn.Mod
         (folder / target).parent.mkdir(exist_ok=True)
         (folder / target).write_text(_render(template, values), encoding="utf-8")
     shutil.copytree(source, folder / _BUILT)
+    identifier = f"_{package}_cuda_{kernel.digest}"
+    (folder / _BUILT / "_ops.py").write_text(_render("ops", values | {"identifier": identifier}), encoding="utf-8")
     metadata = {
-        "name": name, "id": values["identifier"], "version": 1, "license": "mit", "python-depends": [], "backend": {"type": "cuda"},
+        "name": name, "id": identifier, "version": 1, "license": "mit", "python-depends": [], "backend": {"type": "cuda"},
     }  # fmt: skip
     (folder / _BUILT / "metadata.json").write_text(json.dumps(metadata, indent=2) + "\n", encoding="utf-8")
     return folder

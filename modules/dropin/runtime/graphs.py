@@ -23,19 +23,20 @@ def call_in_graph(module: nn.Module, engine: Engine, args: Sequence[Any], kwargs
     except RefusedCall:
         return engine.original(module, *args, **kwargs)
     weights = [reach(module, path) for path in kernel.state.values()]
-    if _find_reason(module, engine, tensors, weights):
+    if not _is_proven(module, engine, tensors, weights):
         return engine.original(module, *args, **kwargs)
     return kernel.form.build_result(engine.operator.overload(*tensors, *weights))
 
 
-def _find_reason(module: nn.Module, engine: Engine, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> str:
-    """Why a call is outside what is proven; empty where it is not."""
+def _is_proven(module: nn.Module, engine: Engine, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
+    """Whether a call is within what is proven. Reasons are not told here: a compiler cannot follow the text of a symbol."""
     proof = engine.kernel.proof
     device = tensors[0].device if tensors else weights[0].device
     if torch.is_autocast_enabled(device.type):
-        return "autocast"
+        return False
     if proof.by_mode:
         for part in module.modules():
             if part.training is not proof.training:
-                return "mode"
-    return proof.refuse_tensors(tensors) or engine.refuse_device([tensor.device for tensor in tensors]) or engine.refuse_weights(weights, device)
+                return False
+    devices = [tensor.device for tensor in tensors]
+    return proof.covers(tensors) and not engine.refuse_device(devices) and not engine.refuse_weights(weights, device)

@@ -13,6 +13,7 @@ from typing import Any
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from tritonsmith.modules.dropin.runtime.form import Form
 from tritonsmith.modules.dropin.runtime.proof import Proof
@@ -109,7 +110,10 @@ def describe_config(module: nn.Module) -> dict[str, str]:
     """Classes and plain attributes of a module and of those in it, by path, as text."""
     found: dict[str, str] = {}
     for path, part in module.named_modules():
-        kind = next(base for base in type(part).__mro__ if "_tritonsmith" not in vars(base))
+        if "parametrizations" in path.split("."):
+            continue  # they make a weight, which is a tensor like another
+        kind = type_before_parametrizations(part)
+        kind = getattr(kind, "_tritonsmith_original", kind)
         found[path] = f"{kind.__module__}.{kind.__qualname__}"
         for name, value in vars(part).items():
             if name.startswith("_") or name in ("training", "forward"):

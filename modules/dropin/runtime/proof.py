@@ -50,31 +50,40 @@ class Proof:
     words: tuple[str, ...] = ()
     """What was proven and on what, line by line, for a person."""
 
+    def covers(self, tensors: Sequence[torch.Tensor]) -> bool:
+        """Whether the tensors of a call are within what is proven. Compilers can follow this; shapes may be symbols."""
+        return any([not _find_fault(case, tensors)[0] for case in self.cases])  # noqa: C419 - compilers follow lists
+
     def refuse_tensors(self, tensors: Sequence[torch.Tensor]) -> str:
         """In what the tensors of a call leave what is proven; empty where they do not."""
-        reason = ""
-        for case in self.cases:
-            reason = _compare_case(case, tensors)
-            if not reason:
-                return ""
-        if len(self.cases) > 1:
+        if self.covers(tensors):
+            return ""
+        if len(self.cases) != 1:
             return f"the inputs {describe_tensors(tensors)} are none of the {len(self.cases)} sizes that the kernel is proven for"
-        return reason or "nothing is proven"
+        (case,) = self.cases
+        kind, number = _find_fault(case, tensors)
+        known, tensor, what = case.tensors[number], tensors[number], f"tensor {number + 1} of the call"
+        assert known is not None
+        if kind == "type":
+            return f"{what} is {str(tensor.dtype).removeprefix('torch.')}, and the kernel is proven for {known.dtype}"
+        if kind == "shape":
+            return f"{what} has the shape {list(tensor.shape)}, and the kernel is proven for {_write_shape(known.shape, case.ranges)}"
+        return f"{what} lies in memory in another way than the kernel is proven for"
 
 
-def _compare_case(case: Case, tensors: Sequence[torch.Tensor]) -> str:
+def _find_fault(case: Case, tensors: Sequence[torch.Tensor]) -> tuple[str, int]:
+    """What of which tensor is not as in a case: type, shape or layout; empty where all is."""
     sizes: dict[str, int] = {}
-    for number, (known, tensor) in enumerate(zip(case.tensors, tensors, strict=True)):
+    for number, (known, tensor) in enumerate(zip(case.tensors, tensors)):  # noqa: B905 - compilers follow it so
         if known is None:
             continue
-        what = f"tensor {number + 1} of the call"
         if tensor.dtype is not getattr(torch, known.dtype):
-            return f"{what} is {str(tensor.dtype).removeprefix('torch.')}, and the kernel is proven for {known.dtype}"
+            return "type", number
         if len(tensor.shape) != len(known.shape) or not _fits(known.shape, tensor.shape, sizes, case.ranges):
-            return f"{what} has the shape {list(tensor.shape)}, and the kernel is proven for {_write_shape(known.shape, case.ranges)}"
+            return "shape", number
         if not (tensor.is_contiguous() if known.strides is None else tensor.stride() == known.strides):
-            return f"{what} lies in memory in another way than the kernel is proven for"
-    return ""
+            return "layout", number
+    return "", 0
 
 
 def _fits(known: Sequence[Extent], shape: Sequence[int], sizes: dict[str, int], ranges: Mapping[str, tuple[int, int]]) -> bool:
