@@ -111,7 +111,15 @@ def list_cases(task: Task, facts: Mapping[str, Any], *, judged_elsewhere: bool) 
         case = fit_case(task, shape, own)
         if case is not None and case not in cases:
             cases.append(case)
-    return cases
+    wider = [case for case in cases[1:] if _covers(case, own)]
+    return cases[1:] if wider else cases
+
+
+def _covers(case: Case, own: Case) -> bool:
+    """Whether the task's own inputs are within another case."""
+    made = [known and torch.empty(known.shape, dtype=getattr(torch, known.dtype), device="meta") for known in own.tensors]
+    strided = any(known is not None and known.strides is not None for known in own.tensors)
+    return not strided and Proof((case,)).covers(made)
 
 
 def _case_of_spec(spec: TensorSpec) -> TensorCase:

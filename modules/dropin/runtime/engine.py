@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
@@ -100,7 +101,7 @@ class Engine:
 
     def tell(self, reason: str) -> None:
         """Warn about a fallback, once for each reason."""
-        kind = reason.partition(",")[0]
+        kind = re.sub(r"\d+", "#", reason)[:80]  # other numbers are the same reason
         if kind not in self.told:
             self.told.add(kind)
             message = f"{self.kernel.name} runs as the original, without its kernel: {reason} (told once)"
