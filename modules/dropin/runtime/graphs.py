@@ -25,7 +25,7 @@ def call_in_graph(module: nn.Module, engine: Engine, args: Sequence[Any], kwargs
     weights = [reach(module, path) for path in kernel.state.values()]
     if not _is_proven(module, engine, tensors, weights):
         return engine.original(module, *args, **kwargs)
-    return kernel.form.build_result(engine.operator.overload(*tensors, *weights))
+    return kernel.form.build_result(engine.operator.compute(tensors, weights))
 
 
 def _is_proven(module: nn.Module, engine: Engine, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:

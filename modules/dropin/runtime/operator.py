@@ -82,6 +82,7 @@ class Operator:
         self.dtypes = tuple((value.dtype, value.shape) for value in known.values())
         """Types and shapes of the weights in their order."""
         self.count = len(kernel.form.tensors)
+        self._outputs = sum(place is not None for place in kernel.form.outputs)
         self._instances: OrderedDict[Any, Instance] = OrderedDict()
         self._lock = threading.RLock()
         self._register()
@@ -95,7 +96,7 @@ class Operator:
         tags = [torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag]
         if self.kernel.keeps and hasattr(torch.Tag, "cudagraph_unsafe"):
             tags.append(torch.Tag.cudagraph_unsafe)  # what it keeps would lie in memory that Inductor's graphs take back
-        self._library.define(f"{name}({', '.join(arguments)}) -> Tensor[]", tags=tuple(tags))
+        self._library.define(f"{name}({', '.join(arguments)}) -> {_write_results(self._outputs)}", tags=tuple(tags))
         self._library.impl(name, self._compute, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{namespace}::{name}", self._pretend, lib=self._library)
         torch.library.register_autograd(f"{namespace}::{name}", self._differentiate, setup_context=_keep_arguments, lib=self._library)
@@ -104,10 +105,10 @@ class Operator:
 
     def compute(self, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """The kernel's outputs, with gradients of the original."""
-        found: list[torch.Tensor] = self.overload(*tensors, *weights)
-        return found
+        results = self.overload(*tensors, *weights)
+        return [results] if self._outputs == 1 else list(results)
 
-    def _compute(self, *given: torch.Tensor) -> list[torch.Tensor]:
+    def _compute(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """The operator on real tensors."""
         form, kernel = self.kernel.form, self.kernel
         tensors = [tensor.contiguous() if _is_dense(kernel, number) else tensor for number, tensor in enumerate(given[: self.count])]
@@ -122,7 +123,7 @@ class Operator:
             shares = output.untyped_storage().data_ptr() in taken
             results.append(output.clone(memory_format=torch.contiguous_format) if shares else output.contiguous())
             taken.add(results[-1].untyped_storage().data_ptr())
-        return results
+        return results[0] if self._outputs == 1 else tuple(results)
 
     def _find_instance(self, weights: Sequence[torch.Tensor], device: torch.device) -> Instance:
         """The ModelNew that has packed these weights before, or a new one. It holds aliases of them, so they can go."""
@@ -142,7 +143,7 @@ class Operator:
                 instance.addresses = addresses
         return instance
 
-    def _pretend(self, *given: torch.Tensor) -> list[torch.Tensor]:
+    def _pretend(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """The operator's results without values: as the original's, each contiguous and of its own."""
         mode = detect_fake_mode(given)
         allowed = getattr(mode, "allow_non_fake_inputs", False)
@@ -154,7 +155,8 @@ class Operator:
         finally:
             if mode is not None:
                 mode.allow_non_fake_inputs = allowed
-        return [output.new_empty(output.shape) for output in outputs]
+        results = [output.new_empty(output.shape) for output in outputs]
+        return results[0] if self._outputs == 1 else tuple(results)
 
     def _run_original(self, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
         """What the original gives for these tensors and weights, in the order of the kernel's outputs."""
@@ -169,7 +171,7 @@ class Operator:
         order = [number for number in kernel.form.outputs if number is not None]
         return [leaf for _, leaf in sorted(zip(order, leaves, strict=True), key=lambda pair: pair[0])]
 
-    def _differentiate(self, ctx: Any, gradients: Sequence[torch.Tensor | None]) -> tuple[torch.Tensor | None, ...]:
+    def _differentiate(self, ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """Gradients of the original, whose forward runs again."""
         again = torch.is_grad_enabled()  # gradients of gradients are asked for
         with torch.enable_grad():
@@ -190,6 +192,11 @@ class Operator:
         return tuple(next(found, None) if needed else None for needed in ctx.needs_input_grad)
 
 
+def _write_results(count: int) -> str:
+    """The results of an operator in its schema."""
+    return "Tensor" if count == 1 else f"({', '.join(['Tensor'] * count)})"
+
+
 def _find_namespace() -> str:
     """That of the package which these files are in, as Hugging Face `kernels` asks for; `tritonsmith` for the project itself."""
     name = f"{__package__}._ops"
@@ -207,7 +214,7 @@ def _list_held(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
             yield origins.get(name, name), value
 
 
-def _keep_arguments(ctx: Any, inputs: tuple[torch.Tensor, ...], output: list[torch.Tensor]) -> None:
+def _keep_arguments(ctx: Any, inputs: tuple[torch.Tensor, ...], output: Any) -> None:
     ctx.save_for_backward(*inputs)
     ctx.set_materialize_grads(False)
 
