@@ -1,6 +1,6 @@
-"""Microseconds that ways to register an operator, and the drop-in itself, add to a call: `python -m tritonsmith.benchmarks.dropin.overhead`.
+"""Microseconds that ways to register an operator, and the drop-in itself, add to a call.
 
-The kernel is a stand-in: it makes its result and launches nothing. So all of a call is the host's work, on a card too.
+`python -m tritonsmith.benchmarks.dropin.overhead` prints them. The kernel is a stand-in: it makes its result and launches nothing. So all of a call is the host's work, on a card too.
 """
 
 from __future__ import annotations
@@ -59,7 +59,15 @@ def make_kernel(original: nn.Module) -> Kernel:
     """The stand-in as a kernel that runs on any device."""
     form = Form(parameters=("x",), given=("x",), positional=1, specs=(None,), arguments=(0,))
     proof = Proof((Case((TensorCase("float32", (("rows", 1, 0), 64)),), {"rows": (1, 64)}),))
-    kernel = Kernel("Model", _TEXT, (), form, proof, {"weight": "weight", "bias": "bias"}, config=describe_config(original))
+    kernel = Kernel(
+        "Model",
+        _TEXT,
+        (),
+        form,
+        proof,
+        {"weight": "weight", "bias": "bias"},
+        config=describe_config(original),
+    )
     vars(kernel)["is_interpreted"] = True  # so that it is taken on a CPU
     return kernel
 
@@ -82,13 +90,18 @@ def register_ways() -> dict[str, Callable[..., torch.Tensor]]:
     library.impl("defined", run, "CompositeExplicitAutograd")
     torch.library.register_fake("overhead::defined", run, lib=library)
     torch.library.register_autograd("overhead::defined", backward, setup_context=setup, lib=library)
-    custom = torch.library.custom_op("overhead::custom", run, mutates_args=())
-    triton = torch.library.triton_op("overhead::triton", run, mutates_args=())
+    custom: Any = torch.library.custom_op("overhead::custom", run, mutates_args=())
+    triton: Any = torch.library.triton_op("overhead::triton", run, mutates_args=())
     for operator in (custom, triton):
         operator.register_autograd(backward, setup_context=setup)
     custom.register_fake(run)
     _KEPT.append(library)
-    return {"function": run, "define + impl": torch.ops.overhead.defined.default, "custom_op": custom, "triton_op": triton}
+    return {
+        "function": run,
+        "define + impl": torch.ops.overhead.defined.default,
+        "custom_op": custom,
+        "triton_op": triton,
+    }
 
 
 _KEPT: list[Any] = []
@@ -115,7 +128,8 @@ def measure(device: torch.device) -> dict[str, dict[str, float]]:
     original = Model().to(device)
     x = torch.randn(8, 64, device=device)
     ways: dict[str, Callable[[], Any]] = {
-        name: lambda call=call: call(x, original.weight, original.bias) for name, call in register_ways().items()  # type: ignore[misc]
+        name: lambda call=call: call(x, original.weight, original.bias)
+        for name, call in register_ways().items()  # type: ignore[misc]
     }
     kernel = make_kernel(original)
     bare = kernel.build().to(device)
@@ -142,7 +156,9 @@ def main() -> None:
         sys.stdout.write(json.dumps(found, indent=1) + "\n")
         return
     for name, times in found.items():
-        sys.stdout.write(f"{name:14} {times['without gradients']:8.2f} {times['with gradients']:8.2f} microseconds, without and with gradients\n")
+        sys.stdout.write(
+            f"{name:14} {times['without gradients']:8.2f} {times['with gradients']:8.2f} microseconds, without and with gradients\n"
+        )
 
 
 if __name__ == "__main__":

@@ -41,8 +41,8 @@ class Check:
     def __str__(self) -> str:
         ran = f"the original ran, since {self.fallback}" if self.fallback else "the kernel ran"
         return (
-            f"{'right' if self.right else 'WRONG'}: error {self.error:.3g} of the float64 result, the original's own {self.original_error:.3g}; "
-            f"largest difference {self.largest:.3g}; {ran}"
+            f"{'right' if self.right else 'WRONG'}: error {self.error:.3g} of the float64 result, "
+            f"the original's own {self.original_error:.3g}; largest difference {self.largest:.3g}; {ran}"
         )
 
     def __bool__(self) -> bool:
@@ -71,13 +71,22 @@ def check_module(faster: nn.Module, args: Sequence[Any], kwargs: Mapping[str, An
         for name, value in faster.named_buffers():
             value.copy_(kept[name])
     engine.told |= told
-    fallback = next((str(item.message).partition("kernel: ")[2].removesuffix(" (told once)") for item in caught if item.category is FallbackWarning), "")
+    fallback = next(
+        (
+            str(item.message).partition("kernel: ")[2].removesuffix(" (told once)")
+            for item in caught
+            if item.category is FallbackWarning
+        ),
+        "",
+    )
     with torch.no_grad():
         oracle = _compute_oracle(original, args, kwargs)
         theirs = {}
         for arithmetic in list_arithmetic(asked):
             with _use_arithmetic(arithmetic):
-                theirs[arithmetic] = error_stats(flatten(_call(copy.deepcopy(original), args, kwargs, "the original")), oracle)
+                theirs[arithmetic] = error_stats(
+                    flatten(_call(copy.deepcopy(original), args, kwargs, "the original")), oracle
+                )
     if [value.shape for value in mine] != [value.shape for value in oracle]:
         raise UsageError("the drop-in and the original give results of other shapes for these inputs")
     stats = error_stats(mine, oracle)
@@ -87,20 +96,31 @@ def check_module(faster: nn.Module, args: Sequence[Any], kwargs: Mapping[str, An
 
 
 def _call(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any], what: str) -> Any:
-    given, named = pytree.tree_map(lambda leaf: leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf, (tuple(args), dict(kwargs)))
+    given, named = pytree.tree_map(
+        lambda leaf: leaf.detach().clone() if isinstance(leaf, torch.Tensor) else leaf,
+        (tuple(args), dict(kwargs)),
+    )
     try:
         return module(*given, **named)
     except Exception as error:
-        raise UsageError(f"{what} fails on these inputs ({type(error).__name__}: {' '.join(str(error).split())[:200]})") from error
+        raise UsageError(
+            f"{what} fails on these inputs ({type(error).__name__}: {' '.join(str(error).split())[:200]})"
+        ) from error
 
 
-def _compute_oracle(original: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> list[torch.Tensor]:
+def _compute_oracle(
+    original: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> list[torch.Tensor]:
     """What the original gives in float64."""
 
     def widen(leaf: Any) -> Any:
         if not isinstance(leaf, torch.Tensor):
             return leaf
-        return leaf.to(torch.complex128 if leaf.is_complex() else torch.float64) if leaf.is_floating_point() or leaf.is_complex() else leaf
+        return (
+            leaf.to(torch.complex128 if leaf.is_complex() else torch.float64)
+            if leaf.is_floating_point() or leaf.is_complex()
+            else leaf
+        )
 
     given, named = pytree.tree_map(widen, (tuple(args), dict(kwargs)))
     wide = widen_module(original)

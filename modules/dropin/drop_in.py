@@ -35,7 +35,9 @@ class DropIn:
     def module(self) -> nn.Module:
         """The drop-in itself. It shares parameters, buffers and hooks with the original. Raises UsageError where there is no original."""
         if self.original is None:
-            raise UsageError("this drop-in was loaded from a folder and has no module of its own; call wrap(module) with yours")
+            raise UsageError(
+                "this drop-in was loaded from a folder and has no module of its own; call wrap(module) with yours"
+            )
         if self._module is None:
             self._module = self.wrap(self.original)
         return self._module
@@ -46,7 +48,6 @@ class DropIn:
             return replace_module(module, self.kernel)
         except ValueError as error:
             raise UsageError(str(error)) from error
-
 
     def apply(self, model: nn.Module, name: str | None = None) -> list[str]:
         """Put the drop-in into a larger model, and give the names where it stands.
@@ -85,8 +86,12 @@ class DropIn:
         lines = [f"{self.kernel.name}, kernel {self.kernel.digest}", *proof.words]
         lines += [f"runs its kernel on: {describe_case(case)}" for case in proof.cases]
         mode = "training" if proof.training else "evaluation"
-        lines.append(f"runs its kernel in {mode} mode" + (f" alone, because of {proof.by_mode[0]}" if proof.by_mode else ", and in the other one"))
-        lines.append("runs the original for other inputs, under autocast, inside torch.func transforms and torch.export; gradients are the original's")
+        other = f" alone, because of {proof.by_mode[0]}" if proof.by_mode else ", and in the other one"
+        lines.append(f"runs its kernel in {mode} mode{other}")
+        lines.append(
+            "runs the original for other inputs, under autocast, inside torch.func transforms and torch.export"
+        )
+        lines.append("gradients are the original's")
         return "\n".join(lines)
 
     def save(self, folder: str | Path, name: str | None = None) -> Path:

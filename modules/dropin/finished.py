@@ -19,6 +19,7 @@ from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.schema import Task, TensorSpec
 from tritonsmith.evaluator.tasks.declarations import Shape
 from tritonsmith.evaluator.tasks.files import at_shape, declared_shapes, load_task
+from tritonsmith.graph.runs.manifest import read_manifest
 from tritonsmith.graph.storage.header import describe_proof
 from tritonsmith.graph.storage.summary import SUMMARY, Summary
 from tritonsmith.modules.bringing.structure import SIGNATURE, Signature
@@ -49,7 +50,7 @@ def read_kernel(original: nn.Module, folder: Path, task: Path) -> Kernel:
     facts = summary.task_facts
     path = task / "task.py" if task.is_dir() else task
     signature = Signature.read(path.parent) if (path.parent / SIGNATURE).is_file() else None
-    loaded = load_task(path, size=summary.size or None)
+    loaded = load_task(path, **_read_settings(folder))
     cases = list_cases(loaded, facts, judged_elsewhere=_was_right_elsewhere(summary))
     if signature is None:
         values = load_reference(loaded).draw_inputs(0)
@@ -57,10 +58,19 @@ def read_kernel(original: nn.Module, folder: Path, task: Path) -> Kernel:
         state = {name: name for name in original.state_dict(keep_vars=True)}
         constants: dict[str, torch.Tensor] = {}
     else:
-        form, cases = form_of_signature(original, signature), [_place_tensors(case, signature) for case in cases]
+        form, cases = (
+            form_of_signature(original, signature),
+            [_place_tensors(case, signature) for case in cases],
+        )
         state = {name: place for name, place in signature.state.items() if place is not None}
-        kept = torch.load(path.parent / WEIGHTS, map_location="cpu", weights_only=True) if (path.parent / WEIGHTS).is_file() else {}
-        constants = {name: kept[name] for name, place in signature.state.items() if place is None and name in kept}
+        kept = (
+            torch.load(path.parent / WEIGHTS, map_location="cpu", weights_only=True)
+            if (path.parent / WEIGHTS).is_file()
+            else {}
+        )
+        constants = {
+            name: kept[name] for name, place in signature.state.items() if place is None and name in kept
+        }
     return Kernel(
         name=type(original).__name__, text=(folder / BEST).read_text(encoding="utf-8"), arguments=_read_arguments(loaded, facts), form=form,
         proof=_write_proof(summary, cases), state=state, constants=constants, config=describe_config(original),
@@ -72,7 +82,15 @@ def read_summary(folder: Path) -> Summary:
     try:
         return Summary.model_validate_json((folder / SUMMARY).read_text(encoding="utf-8"))
     except (OSError, ValidationError) as error:
-        raise UsageError(f"{folder} is no folder of a finished run: {SUMMARY} cannot be read ({type(error).__name__})") from None
+        raise UsageError(
+            f"{folder} is no folder of a finished run: {SUMMARY} cannot be read ({type(error).__name__})"
+        ) from None
+
+
+def _read_settings(folder: Path) -> dict[str, Any]:
+    """Size and mode of the task in a run. Raises UsageError."""
+    settings = read_manifest(folder).config(folder)
+    return {"size": settings.size or "full", "overrides": settings.overrides, "mode": settings.mode}
 
 
 def _was_right_elsewhere(summary: Summary) -> bool:
@@ -85,7 +103,9 @@ def _write_proof(summary: Summary, cases: Sequence[Case]) -> Proof:
     assert summary.winner is not None
     facts, verdict = summary.task_facts, summary.winner.verdict
     card = next((card for card in CARDS.values() if card.name == summary.target), None)
-    words = describe_proof(verdict, facts, precision=summary.precision, mode=summary.mode, target=summary.target)
+    words = describe_proof(
+        verdict, facts, precision=summary.precision, mode=summary.mode, target=summary.target
+    )
     return Proof(
         cases=tuple(cases), capability=str(card.capability) if card else "", training=summary.mode == "train",
         by_mode=tuple(facts.get("by_mode") or ()), updates=tuple(facts.get("updates") or ()), precision=summary.precision, words=tuple(words),
@@ -105,7 +125,13 @@ def _read_arguments(task: Task, facts: Mapping[str, Any]) -> tuple[Any, ...]:
 
 def list_cases(task: Task, facts: Mapping[str, Any], *, judged_elsewhere: bool) -> list[Case]:
     """The inputs that a kernel is proven for: those of the task, and those of the sizes that it declares where these were tried."""
-    own = Case(tuple(_case_of_spec(TensorSpec.model_validate(spec)) for spec in facts.get("inputs") or () if spec is not None))
+    own = Case(
+        tuple(
+            _case_of_spec(TensorSpec.model_validate(spec))
+            for spec in facts.get("inputs") or ()
+            if spec is not None
+        )
+    )
     cases = [own]
     for shape in declared_shapes(task) if judged_elsewhere else ():
         case = fit_case(task, shape, own)
@@ -117,7 +143,10 @@ def list_cases(task: Task, facts: Mapping[str, Any], *, judged_elsewhere: bool) 
 
 def _covers(case: Case, own: Case) -> bool:
     """Whether the task's own inputs are within another case."""
-    made = [known and torch.empty(known.shape, dtype=getattr(torch, known.dtype), device="meta") for known in own.tensors]
+    made: list[Any] = [
+        known and torch.empty(tuple(known.shape), dtype=getattr(torch, known.dtype), device="meta")
+        for known in own.tensors
+    ]  # type: ignore[arg-type]
     strided = any(known is not None and known.strides is not None for known in own.tensors)
     return not strided and Proof((case,)).covers(made)
 
@@ -128,7 +157,11 @@ def _case_of_spec(spec: TensorSpec) -> TensorCase:
 
 def fit_case(task: Task, shape: Shape, own: Case) -> Case | None:
     """The inputs at a declared size or range of sizes; None where their shapes do not follow the sizes one by one."""
-    spans = {name: value for name, value in shape.items() if isinstance(value, tuple) and len(value) == 2 and value[0] < value[1]}
+    spans = {
+        name: value
+        for name, value in shape.items()
+        if isinstance(value, tuple) and len(value) == 2 and value[0] < value[1]
+    }
     fixed = {name: value[0] if isinstance(value, tuple) else value for name, value in shape.items()}
     low = _draw_shapes(task, fixed)
     if len(low) != len(own.tensors):
@@ -171,12 +204,19 @@ def _draw_shapes(task: Task, sizes: Mapping[str, Any]) -> list[tuple[int, ...]]:
 def form_of_values(original: nn.Module, values: Sequence[Any]) -> Form:
     """The form of a call with these arguments by position; what comes back is seen from one call."""
     parameters, defaults = _read_parameters(original)
-    given = tuple(parameters[place] if place < len(parameters) else f"*{place - len(parameters)}" for place in range(len(values)))
+    given = tuple(
+        parameters[place] if place < len(parameters) else f"*{place - len(parameters)}"
+        for place in range(len(values))
+    )
     constants = {number: value for number, value in enumerate(values) if not isinstance(value, torch.Tensor)}
-    device = next((value.device for value in (*original.parameters(), *original.buffers())), torch.device("cpu"))
+    device = next(
+        (value.device for value in (*original.parameters(), *original.buffers())), torch.device("cpu")
+    )
     kept = {name: value.clone() for name, value in original.named_buffers()}
     with torch.no_grad():
-        result = original(*(value.to(device) if isinstance(value, torch.Tensor) else value for value in values))
+        result = original(
+            *(value.to(device) if isinstance(value, torch.Tensor) else value for value in values)
+        )
         for name, value in original.named_buffers():
             value.copy_(kept[name])
     leaves, spec = pytree.tree_flatten(result)
@@ -196,7 +236,8 @@ def form_of_signature(original: nn.Module, signature: Signature) -> Form:
     parameters, defaults = _read_parameters(original)
     args, kwargs = signature.in_spec.children_specs
     positions = tuple(
-        parameters[place] if place < len(parameters) else f"*{place - len(parameters)}" for place in range(len(args.children_specs))
+        parameters[place] if place < len(parameters) else f"*{place - len(parameters)}"
+        for place in range(len(args.children_specs))
     )
     specs = tuple(None if spec.is_leaf() else spec for spec in (*args.children_specs, *kwargs.children_specs))
     unread = _list_unread(signature)
@@ -216,7 +257,9 @@ def _list_unread(signature: Signature) -> set[int]:
 def _place_tensors(case: Case, signature: Signature) -> Case:
     """A case of the task's inputs as one of the tensors of the module's call."""
     unread = _list_unread(signature)
-    by_leaf: dict[int, TensorCase | None] = dict(zip(signature.inputs, case.tensors, strict=True)) | dict.fromkeys(unread)
+    by_leaf: dict[int, TensorCase | None] = dict(
+        zip(signature.inputs, case.tensors, strict=True)
+    ) | dict.fromkeys(unread)
     return Case(tuple(by_leaf[leaf] for leaf in sorted(by_leaf)), case.ranges)
 
 
@@ -227,5 +270,9 @@ def _read_parameters(original: nn.Module) -> tuple[tuple[str, ...], dict[str, An
     plain = (bool, int, float, str, type(None))
     return (
         tuple(parameter.name for parameter in parameters if parameter.kind in positional),
-        {parameter.name: parameter.default for parameter in parameters if isinstance(parameter.default, plain)},
+        {
+            parameter.name: parameter.default
+            for parameter in parameters
+            if isinstance(parameter.default, plain)
+        },
     )

@@ -37,9 +37,13 @@ def apply_kernel(model: nn.Module, kernel: Kernel, original: nn.Module | None, n
                 raise UsageError(f"{path} is another module than the kernel is made for: {difference}")
     else:
         paths = [path for path, part in parts.items() if part is original]
-        paths = paths or [path for path, part in parts.items() if not find_difference(kernel.config, describe_config(part))]
+        paths = paths or [
+            path for path, part in parts.items() if not find_difference(kernel.config, describe_config(part))
+        ]
         if not paths:
-            raise UsageError(f"the model holds no module that is made as the {kernel.name} of this kernel; give its name")
+            raise UsageError(
+                f"the model holds no module that is made as the {kernel.name} of this kernel; give its name"
+            )
     made: dict[int, nn.Module] = {}
     for path in paths:
         part = parts[path]

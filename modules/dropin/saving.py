@@ -39,9 +39,13 @@ def save_kernel(kernel: Kernel, folder: Path, name: str | None, original: nn.Mod
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} is not empty; name a new folder, so that nothing is overwritten")
-    name = name or "fast-" + re.sub(r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", kernel.name).lower()).strip("-")
+    name = name or "fast-" + re.sub(
+        r"[^a-z0-9]+", "-", re.sub(r"(?<=[a-z0-9])(?=[A-Z])", "-", kernel.name).lower()
+    ).strip("-")
     if not re.fullmatch(r"[a-z][-a-z0-9]*[a-z0-9]", name):
-        raise UsageError(f"{name} is no name of a package: take small letters, digits and -, and begin with a letter")
+        raise UsageError(
+            f"{name} is no name of a package: take small letters, digits and -, and begin with a letter"
+        )
     package = name.replace("-", "_")
     source = folder / _SOURCE / package
     source.mkdir(parents=True)
@@ -58,13 +62,22 @@ def save_kernel(kernel: Kernel, folder: Path, name: str | None, original: nn.Mod
         (source / target).write_text(_render(template, values), encoding="utf-8")
     for path in (Path(__file__).parent / "runtime").glob("*.py"):
         if path.name != "__init__.py":
-            (source / path.name).write_text(_make_relative(path.read_text(encoding="utf-8")), encoding="utf-8")
-    for target, template in (("build.toml", "build"), ("pyproject.toml", "pyproject"), ("CARD.md", "card"), (f"tests/test_{package}.py", "test")):
+            (source / path.name).write_text(
+                _make_relative(path.read_text(encoding="utf-8")), encoding="utf-8"
+            )
+    for target, template in (
+        ("build.toml", "build"),
+        ("pyproject.toml", "pyproject"),
+        ("CARD.md", "card"),
+        (f"tests/test_{package}.py", "test"),
+    ):
         (folder / target).parent.mkdir(exist_ok=True)
         (folder / target).write_text(_render(template, values), encoding="utf-8")
     shutil.copytree(source, folder / _BUILT)
     identifier = f"_{package}_cuda_{kernel.digest}"
-    (folder / _BUILT / "_ops.py").write_text(_render("ops", values | {"identifier": identifier}), encoding="utf-8")
+    (folder / _BUILT / "_ops.py").write_text(
+        _render("ops", values | {"identifier": identifier}), encoding="utf-8"
+    )
     metadata = {
         "name": name, "id": identifier, "version": 1, "license": "mit", "python-depends": [], "backend": {"type": "cuda"},
     }  # fmt: skip
@@ -80,7 +93,9 @@ def load_kernel(folder: Path) -> Kernel:
             try:
                 return read_record(place)
             except (OSError, ValueError, KeyError, TypeError) as error:
-                raise UsageError(f"{place} holds a drop-in that cannot be read ({type(error).__name__}: {error})") from error
+                raise UsageError(
+                    f"{place} holds a drop-in that cannot be read ({type(error).__name__}: {error})"
+                ) from error
     raise UsageError(f"{folder} holds no drop-in; name a folder that save() wrote")
 
 
@@ -97,11 +112,19 @@ def _write_signature(kernel: Kernel, original: nn.Module | None) -> dict[str, st
     """Parameters of the layer's forward, and how they are handed on: those of the original's class, since `kernels` compares them."""
     if original is None:
         names = [name for name in kernel.form.given if not name.startswith("*")]
-        return {"parameters": ", ".join(names), "args": f"({''.join(f'{name}, ' for name in names)})", "kwargs": "{}"}
+        return {
+            "parameters": ", ".join(names),
+            "args": f"({''.join(f'{name}, ' for name in names)})",
+            "kwargs": "{}",
+        }
     parameters, args, kwargs = [], "", ""
     starred = False
     for parameter in list(inspect.signature(type(original).forward).parameters.values())[1:]:
-        default = f"={parameter.default!r}" if isinstance(parameter.default, bool | int | float | str | None) else "=None"
+        default = (
+            f"={parameter.default!r}"
+            if isinstance(parameter.default, bool | int | float | str | None)
+            else "=None"
+        )
         default = "" if parameter.default is inspect.Parameter.empty else default
         match parameter.kind:
             case inspect.Parameter.VAR_POSITIONAL:

@@ -88,17 +88,20 @@ def make_use(source: str = BLOCK, *, device: torch.device = DEVICE) -> tuple[Dro
     """The drop-in of a task by the built-in author, a module with weights, and inputs; all sizes of the task count as proven."""
     task = Task(name="a_task", path="a_task.py", source=source)
     facts, _ = probe(task)
+    task = task.model_copy(update={"precision": facts.precision})
     text = write_kernel(task, Use(RegionCase("", "", "")))
     text += write_drop_in(task, facts.model_dump(mode="json"), text)
     reference = load_reference(task)
     sys.modules["a_task"] = reference.module  # so that pickle finds the class
     reference.module.Model.__module__ = "a_task"
     original = reference.build(0).to(device)
-    inputs = [value.to(device) if isinstance(value, torch.Tensor) else value for value in reference.draw_inputs(1)]
+    inputs = [
+        value.to(device) if isinstance(value, torch.Tensor) else value for value in reference.draw_inputs(1)
+    ]
     cases = list_cases(task, facts.model_dump(mode="json"), judged_elsewhere=True)
     kernel = Kernel(
         name="Model", text=text, arguments=tuple(reference.init_inputs()), form=form_of_values(original, inputs),
-        proof=Proof(tuple(cases), by_mode=tuple(facts.by_mode), words=("proven for a test",)),
+        proof=Proof(tuple(cases), by_mode=tuple(facts.by_mode), precision=str(facts.precision.value), words=("proven for a test",)),
         state={name: name for name in original.state_dict()}, config=describe_config(original),
     )  # fmt: skip
     return DropIn(kernel, original), original, inputs
@@ -106,7 +109,9 @@ def make_use(source: str = BLOCK, *, device: torch.device = DEVICE) -> tuple[Dro
 
 def differ(mine: torch.Tensor, wanted: torch.Tensor) -> float:
     """The largest difference as a share of the largest value."""
-    return float((mine.detach().double() - wanted.detach().double()).abs().max() / wanted.detach().double().abs().max())
+    return float(
+        (mine.detach().double() - wanted.detach().double()).abs().max() / wanted.detach().double().abs().max()
+    )
 
 
 def listen(call: Callable[[], Any]) -> list[str]:
@@ -126,7 +131,13 @@ def ask_values(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iterato
         yield "close by keyword", differ(faster(x=x), original(x))
         yield "close at another size", differ(faster(x[:3]), original(x[:3]))
         yield "same class", isinstance(faster, type(original)) and type(faster).__name__ == "Model"
-        yield "shared", all(mine is theirs for mine, theirs in zip(faster.parameters(), original.parameters(), strict=True))
+        yield (
+            "shared",
+            all(
+                mine is theirs
+                for mine, theirs in zip(faster.parameters(), original.parameters(), strict=True)
+            ),
+        )
         original.a.weight.data.mul_(1.5)
         yield "close after .data", differ(faster(x), original(x))
         faster.load_state_dict({name: value * 1.1 for name, value in original.state_dict().items()})
@@ -137,7 +148,13 @@ def ask_values(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iterato
         yield "close in inference_mode", differ(faster(x), original(x))
     weights = {name: value.detach() * 0.5 for name, value in original.named_parameters()}
     with torch.no_grad():
-        yield "close in functional_call", differ(torch.func.functional_call(faster, weights, (x,)), torch.func.functional_call(original, weights, (x,)))
+        yield (
+            "close in functional_call",
+            differ(
+                torch.func.functional_call(faster, weights, (x,)),
+                torch.func.functional_call(original, weights, (x,)),
+            ),
+        )
         yield "close after functional_call", differ(faster(x), original(x))
     yield "kernels ran", not engine_of(faster).told
 
@@ -176,7 +193,10 @@ def ask_fallbacks(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iter
         faster = drop_in.wrap(parametrised)
         parametrizations.weight_norm(parametrised.a)
         for number, module in enumerate((faster, drop_in.wrap(parametrised))):
-            yield f"parametrised {number}", [listen(lambda module=module: module(x)), differ(module(x), parametrised(x))]
+            yield (
+                f"parametrised {number}",
+                [listen(lambda module=module: module(x)), differ(module(x), parametrised(x))],
+            )
 
 
 def ask_copies(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iterator[tuple[str, Any]]:
@@ -207,7 +227,11 @@ def ask_gradients(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iter
 
     def take(module: nn.Module, *, twice: bool) -> list[torch.Tensor]:
         first = torch.autograd.grad((module(given) ** 2).sum(), wanted, create_graph=twice)
-        return list(torch.autograd.grad(sum((value**2).sum() for value in first), wanted)) if twice else list(first)  # type: ignore[arg-type]
+        return (
+            list(torch.autograd.grad(sum((value**2).sum() for value in first), wanted))
+            if twice
+            else list(first)
+        )  # type: ignore[arg-type]
 
     for twice, name in ((False, "gradients"), (True, "gradients of gradients")):
         yield name, max(map(differ, take(faster, twice=twice), take(original, twice=twice)))
@@ -221,7 +245,10 @@ def ask_gradients(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iter
 def ask_compilers(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iterator[tuple[str, Any]]:
     """One graph with the operator in it: values, gradients, other sizes, the original beyond them; and opcheck."""
     operator = engine_of(drop_in.module).operator
-    yield "opcheck", set(torch.library.opcheck(operator.overload, (x.requires_grad_(), *original.parameters())).values())
+    yield (
+        "opcheck",
+        set(torch.library.opcheck(operator.overload, (x.requires_grad_(), *original.parameters())).values()),
+    )
     x = x.detach()
     network = Network([drop_in.module, drop_in.wrap(copy.deepcopy(original))]).to(x.device)
     plain = Network([original, network.blocks[1]]).to(x.device)
@@ -275,7 +302,9 @@ def ask_places(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iterato
     yield "report", drop_in.report
 
 
-def ask_files(drop_in: DropIn, original: nn.Module, x: torch.Tensor, folder: Path) -> Iterator[tuple[str, Any]]:
+def ask_files(
+    drop_in: DropIn, original: nn.Module, x: torch.Tensor, folder: Path
+) -> Iterator[tuple[str, Any]]:
     """A saved folder: its files, loaded again, imported as a package, and given to Hugging Face `kernels` where that is there."""
     saved = drop_in.save(folder / "saved", "fast-block")
     yield "files", sorted(str(path.relative_to(saved)) for path in saved.rglob("*") if path.is_file())
@@ -284,14 +313,30 @@ def ask_files(drop_in: DropIn, original: nn.Module, x: torch.Tensor, folder: Pat
         sys.path.insert(0, str(saved / "torch-ext"))
         package = __import__("fast_block")
         yield "imported", differ(package.wrap(original)(x), original(x))
-        yield "imports the project", [name for name, value in vars(package).items() if "tritonsmith" in str(getattr(value, "__module__", ""))]
-        yield "operator", engine_of(package.wrap(original)).operator.overload.name().partition("::")[0].startswith("_fast_block_")
+        yield (
+            "imports the project",
+            [
+                name
+                for name, value in vars(package).items()
+                if "tritonsmith" in str(getattr(value, "__module__", ""))
+            ],
+        )
+        yield (
+            "operator",
+            engine_of(package.wrap(original))
+            .operator.overload.name()
+            .partition("::")[0]
+            .startswith("_fast_block_"),
+        )
         layer = package.layers.Model
         yield "stateless", layer.__init__ is nn.Module.__init__
         module = copy.deepcopy(original)
         module.forward = types.MethodType(layer.forward, module)
         yield "layer", [differ(module(x), original(x)), listen(lambda: module(x))]
-        yield "layer compiled", differ(torch.compile(module, fullgraph=True, backend="aot_eager")(x), original(x))
+        yield (
+            "layer compiled",
+            differ(torch.compile(module, fullgraph=True, backend="aot_eager")(x), original(x)),
+        )
         try:
             import kernels
 
@@ -305,8 +350,15 @@ def ask_files(drop_in: DropIn, original: nn.Module, x: torch.Tensor, folder: Pat
         replace(type(original), "Model")
         repository = kernels.LocalLayerRepository(saved, layer_name="Model")
         with kernels.use_kernel_mapping({"Model": {x.device.type: repository}}):
-            module = kernels.kernelize(copy.deepcopy(original), mode=kernels.Mode.INFERENCE | kernels.Mode.TORCH_COMPILE, device=x.device.type)
-        yield "kernelized", [differ(module(x), original(x)), listen(lambda: module(x)), module.forward.__func__.__module__]
+            module = kernels.kernelize(
+                copy.deepcopy(original),
+                mode=kernels.Mode.INFERENCE | kernels.Mode.TORCH_COMPILE,
+                device=x.device.type,
+            )
+        yield (
+            "kernelized",
+            [differ(module(x), original(x)), listen(lambda: module(x)), module.forward.__func__.__module__],
+        )
 
 
 def main() -> None:

@@ -13,7 +13,19 @@ import pytest
 HELPERS = Path(__file__).parents[1] / "helpers"
 CLOSE = 2e-5
 """Of float32 results and gradients, as a share of the largest."""
-RUNTIME = ("best.py", "engine.py", "form.py", "graphs.py", "kernel.json", "kernel.py", "layers.py", "module.py", "operator.py", "package.py", "proof.py")
+RUNTIME = (
+    "best.py",
+    "engine.py",
+    "form.py",
+    "graphs.py",
+    "kernel.json",
+    "kernel.py",
+    "layers.py",
+    "module.py",
+    "operator.py",
+    "package.py",
+    "proof.py",
+)
 
 
 @pytest.fixture(scope="module")
@@ -63,7 +75,9 @@ def test_gradients_are_the_original_s(told: dict[str, Any]) -> None:
         ("hook", "a has a hook"), ("replaced", "another module stands at a"), ("made otherwise", "its n.eps is 0.5 and not 1e-05"),
     ],
 )  # fmt: skip
-def test_what_is_not_proven_runs_as_the_original_and_is_told_once(told: dict[str, Any], name: str, words: str) -> None:
+def test_what_is_not_proven_runs_as_the_original_and_is_told_once(
+    told: dict[str, Any], name: str, words: str
+) -> None:
     (sentence,) = told[name]
     assert words in sentence
     assert told.get(f"{name} same", True)
@@ -84,7 +98,9 @@ def test_compilers_see_one_operator_in_one_graph(told: dict[str, Any]) -> None:
 
 
 def test_drop_ins_are_put_into_larger_models_and_taken_out(told: dict[str, Any]) -> None:
-    assert told["found"] == ["blocks.0"] and told["by pattern"] == ["blocks.0", "blocks.1"] == told["reverted"]
+    assert (
+        told["found"] == ["blocks.0"] and told["by pattern"] == ["blocks.0", "blocks.1"] == told["reverted"]
+    )
     assert told["plain again"] and "first is another module" in told["refused"]
     require_close(told, "applied")
 
@@ -97,13 +113,27 @@ def test_check_finds_a_wrong_kernel_by_the_judge_s_rule(told: dict[str, Any]) ->
 
 def test_a_saved_folder_has_the_layout_of_hugging_face_kernels(told: dict[str, Any], folder: Path) -> None:
     files = set(told["files"])
-    assert {"build.toml", "pyproject.toml", "CARD.md", "tests/test_fast_block.py", "build/torch-cuda/metadata.json"} <= files
+    assert {
+        "build.toml",
+        "pyproject.toml",
+        "CARD.md",
+        "tests/test_fast_block.py",
+        "build/torch-cuda/metadata.json",
+    } <= files
     for place in ("torch-ext/fast_block", "build/torch-cuda"):
         assert {f"{place}/{name}" for name in ("__init__.py", "_ops.py", *RUNTIME)} <= files
     build = tomllib.loads((folder / "saved" / "build.toml").read_text())
-    assert build["general"]["name"] == "fast-block" and build["general"]["edition"] == 5 and build["torch-noarch"]["pyext"] == ["json", "py"]
+    assert (
+        build["general"]["name"] == "fast-block"
+        and build["general"]["edition"] == 5
+        and build["torch-noarch"]["pyext"] == ["json", "py"]
+    )
     metadata = json.loads((folder / "saved" / "build" / "torch-cuda" / "metadata.json").read_text())
-    assert metadata["name"] == "fast-block" and metadata["python-depends"] == [] and metadata["backend"] == {"type": "cuda"}
+    assert (
+        metadata["name"] == "fast-block"
+        and metadata["python-depends"] == []
+        and metadata["backend"] == {"type": "cuda"}
+    )
     for path in (folder / "saved" / "torch-ext").rglob("*.py"):
         assert "import tritonsmith" not in path.read_text() and "from tritonsmith" not in path.read_text()
 

@@ -35,7 +35,9 @@ class Engine:
         plain: the owner as an object of its own class.
     """
 
-    def __init__(self, owner: nn.Module, kernel: Kernel, original: Callable[..., Any], plain: nn.Module) -> None:
+    def __init__(
+        self, owner: nn.Module, kernel: Kernel, original: Callable[..., Any], plain: nn.Module
+    ) -> None:
         self.owner = owner
         self.kernel = kernel
         self.original = original
@@ -48,7 +50,11 @@ class Engine:
         self._count = len(kernel.form.given)
         self._arguments = kernel.form.arguments
         self._straight = self._arguments == tuple(range(len(self._arguments))) and not kernel.form.constants
-        self._complex = any(known is not None and "complex" in known.dtype for case in kernel.proof.cases for known in case.tensors)
+        self._complex = any(
+            known is not None and "complex" in known.dtype
+            for case in kernel.proof.cases
+            for known in case.tensors
+        )
         self._known: dict[Any, str] = {}
         self._instance: Instance | None = None
         self._captured: list[Instance] = []
@@ -81,7 +87,11 @@ class Engine:
     def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         """The result of a call: by the kernel where that is proven, else by the original."""
         try:
-            tensors = args if self._flat and not kwargs and len(args) == self._count else self.kernel.form.read_tensors(args, kwargs)
+            tensors = (
+                args
+                if self._flat and not kwargs and len(args) == self._count
+                else self.kernel.form.read_tensors(args, kwargs)
+            )
         except RefusedCall as refused:
             return self._fall_back(str(refused), args, kwargs)
         reason = self._find_reason(tensors)
@@ -122,11 +132,15 @@ class Engine:
         reason = self._known.get(key)
         if reason is None:
             reason = self._look_at_tensors(tensors, key)
-        return reason or self._look_at_modes(tensors) or self._look_at_parts() or self._look_at_weights(tensors)
+        return (
+            reason or self._look_at_modes(tensors) or self._look_at_parts() or self._look_at_weights(tensors)
+        )
 
     def _look_at_tensors(self, tensors: Sequence[torch.Tensor], key: Any) -> str:
         """The same for tensors of these shapes, types, devices and strides; the answer is kept."""
-        reason = self.kernel.proof.refuse_tensors(tensors) or self.refuse_device([tensor.device for tensor in tensors])
+        reason = self.kernel.proof.refuse_tensors(tensors) or self.refuse_device(
+            [tensor.device for tensor in tensors]
+        )
         if len(self._known) >= _MOST_KNOWN:
             self._known.clear()
         self._known[key] = reason
@@ -201,12 +215,18 @@ class Engine:
         """Why the kernel cannot take these weights; empty where it can."""
         skeleton = self.operator.dtypes
         for (path, _, _), weight, (dtype, shape) in zip(self._places, weights, skeleton, strict=True):
-            if type(weight) not in _PLAIN and not isinstance(weight, nn.Parameter | nn.Buffer) and type(weight).__name__ != "SeenBuffer":
+            if (
+                type(weight) not in _PLAIN
+                and not isinstance(weight, nn.Parameter | nn.Buffer)
+                and type(weight).__name__ != "SeenBuffer"
+            ):
                 return f"{path} is a {type(weight).__name__}, and the kernel takes plain tensors"
             if weight.dtype is not dtype:
                 return f"{path} is {str(weight.dtype).removeprefix('torch.')}, and the kernel is proven for {str(dtype).removeprefix('torch.')}"
             if weight.shape != shape:
-                return f"{path} has the shape {list(weight.shape)}, and the kernel is proven for {list(shape)}"
+                return (
+                    f"{path} has the shape {list(weight.shape)}, and the kernel is proven for {list(shape)}"
+                )
             if device is not None and weight.device != device:
                 return f"{path} is on {weight.device}, and the arguments are on {device}"
             if not weight.is_contiguous():
@@ -217,7 +237,9 @@ class Engine:
 
     def _run(self, tensors: Sequence[torch.Tensor]) -> Any:
         weights = self._weights
-        if torch.is_grad_enabled() and (any(x.requires_grad for x in tensors) or any(weight.requires_grad for weight in weights)):
+        if torch.is_grad_enabled() and (
+            any(x.requires_grad for x in tensors) or any(weight.requires_grad for weight in weights)
+        ):
             if self.operator.skeleton is None or self.kernel.proof.updates:
                 return self._run_original(tensors, "gradients are asked for, and they come from the original")
             return self.kernel.form.build_result(self.operator.compute(tensors, weights))

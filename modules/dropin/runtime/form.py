@@ -74,7 +74,9 @@ class Form:
         for number, leaf in enumerate(leaves):
             if number in self.constants:
                 if type(leaf) is not type(self.constants[number]) or leaf != self.constants[number]:
-                    raise RefusedCall(f"an argument is {_show(leaf)}, and the kernel is made for {_show(self.constants[number])}")
+                    raise RefusedCall(
+                        f"an argument is {_show(leaf)}, and the kernel is made for {_show(self.constants[number])}"
+                    )
             elif not isinstance(leaf, torch.Tensor):
                 raise RefusedCall(f"an argument is {_show(leaf)}, and the kernel is made for a tensor")
             else:
@@ -85,13 +87,19 @@ class Form:
         """The arguments by name; what is not given has its default."""
         values: dict[str, Any] = {}
         for place, value in enumerate(args):
-            values[self.parameters[place] if place < len(self.parameters) else f"*{place - len(self.parameters)}"] = value
+            values[
+                self.parameters[place] if place < len(self.parameters) else f"*{place - len(self.parameters)}"
+            ] = value
         for name, value in kwargs.items():
             values[name] = value
         for name in values:
             if name not in self.given:
                 known = name in self.defaults
-                if not known or type(values[name]) is not type(self.defaults[name]) or values[name] != self.defaults[name]:
+                if (
+                    not known
+                    or type(values[name]) is not type(self.defaults[name])
+                    or values[name] != self.defaults[name]
+                ):
                     raise RefusedCall(f"argument {name} is given, which the proven call does not give")
         for name in self.given:
             if name not in values:
@@ -103,7 +111,10 @@ class Form:
     def build_call(self, tensors: Sequence[torch.Tensor]) -> tuple[list[Any], dict[str, Any]]:
         """Arguments of the original module's forward made of the tensors of a call."""
         pending = iter(tensors)
-        leaves = [self.constants[number] if number in self.constants else next(pending) for number in range(self.count_leaves())]
+        leaves = [
+            self.constants[number] if number in self.constants else next(pending)
+            for number in range(self.count_leaves())
+        ]
         values, start = [], 0
         for spec in self.specs:
             if spec is None:
@@ -120,13 +131,19 @@ class Form:
         if not self.constants:
             return [tensors[number] for number in self.arguments]
         places = {number: place for place, number in enumerate(self.tensors)}
-        return [self.constants[number] if number in self.constants else tensors[places[number]] for number in self.arguments]
+        return [
+            self.constants[number] if number in self.constants else tensors[places[number]]
+            for number in self.arguments
+        ]
 
     def build_result(self, outputs: Sequence[torch.Tensor]) -> Any:
         """The module's result made of the kernel's outputs."""
         if self.result is None:
             return outputs[0]
-        leaves = [self.plain_outputs.get(number) if place is None else outputs[place] for number, place in enumerate(self.outputs)]
+        leaves = [
+            self.plain_outputs.get(number) if place is None else outputs[place]
+            for number, place in enumerate(self.outputs)
+        ]
         return pytree.tree_unflatten(leaves, self.result)
 
 

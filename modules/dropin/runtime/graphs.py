@@ -16,7 +16,12 @@ from tritonsmith.modules.dropin.runtime.kernel import reach
 def call_in_graph(module: nn.Module, engine: Engine, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
     """The result of a call under torch.compile. All of it is plain Python that a compiler can follow."""
     kernel = engine.kernel
-    if torch.compiler.is_exporting() or engine.fault or engine.operator.skeleton is None or kernel.proof.updates:
+    if (
+        torch.compiler.is_exporting()
+        or engine.fault
+        or engine.operator.skeleton is None
+        or kernel.proof.updates
+    ):
         return engine.original(module, *args, **kwargs)
     try:
         tensors = kernel.form.read_tensors(args, kwargs)
@@ -28,7 +33,9 @@ def call_in_graph(module: nn.Module, engine: Engine, args: Sequence[Any], kwargs
     return kernel.form.build_result(engine.operator.compute(tensors, weights))
 
 
-def _is_proven(module: nn.Module, engine: Engine, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> bool:
+def _is_proven(
+    module: nn.Module, engine: Engine, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
+) -> bool:
     """Whether a call is within what is proven. Reasons are not told here: a compiler cannot follow the text of a symbol."""
     proof = engine.kernel.proof
     device = tensors[0].device if tensors else weights[0].device
@@ -39,4 +46,8 @@ def _is_proven(module: nn.Module, engine: Engine, tensors: Sequence[torch.Tensor
             if part.training is not proof.training:
                 return False
     devices = [tensor.device for tensor in tensors]
-    return proof.covers(tensors) and not engine.refuse_device(devices) and not engine.refuse_weights(weights, device)
+    return (
+        proof.covers(tensors)
+        and not engine.refuse_device(devices)
+        and not engine.refuse_weights(weights, device)
+    )

@@ -39,7 +39,7 @@ class Kernel:
     constants: Mapping[str, torch.Tensor] = field(default_factory=dict)
     """By name of the task's state: tensors that the original does not hold."""
     config: Mapping[str, str] = field(default_factory=dict)
-    """Plain attributes of the original and the modules in it, by path: the kernel is made for these."""
+    """Plain attributes of the original and the modules in it, by path. The kernel is made for these."""
 
     def __getstate__(self) -> dict[str, Any]:
         """What files and copies hold: the fields, and nothing that is made of them."""
@@ -48,7 +48,14 @@ class Kernel:
     @cached_property
     def digest(self) -> str:
         """Eight signs that tell this kernel from others."""
-        parts = (self.text, repr(self.arguments), repr(self.form), repr(self.proof), sorted(self.state.items()), sorted(self.config.items()))
+        parts = (
+            self.text,
+            repr(self.arguments),
+            repr(self.form),
+            repr(self.proof),
+            sorted(self.state.items()),
+            sorted(self.config.items()),
+        )
         return hashlib.sha256(repr(parts).encode()).hexdigest()[:8]
 
     @cached_property
@@ -67,7 +74,9 @@ class Kernel:
     def forward(self) -> Callable[..., Any]:
         """ModelNew's forward as it was judged, without what `best.py` puts around it."""
         names = vars(self.code)
-        found: Callable[..., Any] = names.get("kernels_forward_in_use") or names.get("kernels_forward") or self.code.ModelNew.forward
+        found: Callable[..., Any] = (
+            names.get("kernels_forward_in_use") or names.get("kernels_forward") or self.code.ModelNew.forward
+        )
         return found
 
     @cached_property
@@ -119,7 +128,9 @@ def describe_config(module: nn.Module) -> dict[str, str]:
             if name.startswith("_") or name in ("training", "forward"):
                 continue
             place = f"{path}.{name}" if path else name
-            if isinstance(value, _PLAIN) or (isinstance(value, tuple | list) and all(isinstance(item, _PLAIN) for item in value)):
+            if isinstance(value, _PLAIN) or (
+                isinstance(value, tuple | list) and all(isinstance(item, _PLAIN) for item in value)
+            ):
                 found[place] = repr(value)
             elif callable(value) and not isinstance(value, nn.Module) and hasattr(value, "__qualname__"):
                 found[place] = f"{value.__module__}.{value.__qualname__}"

@@ -35,7 +35,9 @@ def replace_module(original: nn.Module, kernel: Kernel) -> nn.Module:
     if ENGINE in vars(original):
         original = restore_module(original)
     if "forward" in vars(original):
-        raise ValueError(f"this {type(original).__name__} has a forward of its own as an attribute; take it off before the module is replaced")
+        raise ValueError(
+            f"this {type(original).__name__} has a forward of its own as an attribute; take it off first"
+        )
     made: nn.Module = object.__new__(_derive_class(type(original)))
     made.__dict__.update(vars(original))
     made.__dict__[ENGINE] = Engine(made, kernel, type(original).forward, original)
@@ -60,7 +62,7 @@ def engine_of(module: nn.Module) -> Engine:
     return engine
 
 
-@functools.cache
+@functools.cache  # type: ignore[arg-type]
 def _derive_class(original: type[nn.Module]) -> type[nn.Module]:
     """The class of drop-ins for a class; it has its name, so that rules that go by names hold."""
     kind = type(original)
@@ -78,7 +80,8 @@ def _derive_class(original: type[nn.Module]) -> type[nn.Module]:
         "__module__": original.__module__, "__qualname__": original.__qualname__, "__doc__": original.__doc__, "forward": forward,
         "_tritonsmith_original": original, "__reduce_ex__": _reduce, "__deepcopy__": _copy_deep, "__copy__": _copy, "_get_name": _name,
     }  # fmt: skip
-    return kind(original.__name__, (original,), members)
+    made: type[nn.Module] = kind(original.__name__, (original,), members)  # type: ignore[misc]
+    return made
 
 
 def _name(self: nn.Module) -> str:

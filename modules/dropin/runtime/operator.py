@@ -46,7 +46,11 @@ class Instance:
                     origin = origins.get(own, own)
                     if value is not None and (origin in kernel.state or origin in kernel.constants):
                         self.places.append((origin, held, name))
-                        held[name] = value.new_empty(0) if held is part._buffers else nn.Parameter(value.new_empty(0), False)
+                        held[name] = (
+                            value.new_empty(0)
+                            if held is part._buffers
+                            else nn.Parameter(value.new_empty(0), False)
+                        )
         self.model.to(device)
         for origin, held, name in self.places:
             if origin in kernel.constants:
@@ -91,15 +95,23 @@ class Operator:
         """Make the operator known. Its library object must stay alive."""
         namespace = _find_namespace()
         name = f"{self.kernel.name.lower()}_{self.kernel.digest}"
-        arguments = [f"Tensor x{number}" for number in range(self.count)] + [f"Tensor w{number}" for number in range(len(self.names))]
+        arguments = [f"Tensor x{number}" for number in range(self.count)] + [
+            f"Tensor w{number}" for number in range(len(self.names))
+        ]
         self._library = torch.library.Library(namespace, "FRAGMENT")
         tags = [torch.Tag.needs_exact_strides, torch.Tag.pt2_compliant_tag]
         if self.kernel.keeps and hasattr(torch.Tag, "cudagraph_unsafe"):
-            tags.append(torch.Tag.cudagraph_unsafe)  # what it keeps would lie in memory that Inductor's graphs take back
-        self._library.define(f"{name}({', '.join(arguments)}) -> {_write_results(self._outputs)}", tags=tuple(tags))
+            tags.append(
+                torch.Tag.cudagraph_unsafe
+            )  # what it keeps would lie in memory that Inductor's graphs take back
+        self._library.define(
+            f"{name}({', '.join(arguments)}) -> {_write_results(self._outputs)}", tags=tuple(tags)
+        )
         self._library.impl(name, self._compute, "CompositeExplicitAutograd")
         torch.library.register_fake(f"{namespace}::{name}", self._pretend, lib=self._library)
-        torch.library.register_autograd(f"{namespace}::{name}", self._differentiate, setup_context=_keep_arguments, lib=self._library)
+        torch.library.register_autograd(
+            f"{namespace}::{name}", self._differentiate, setup_context=_keep_arguments, lib=self._library
+        )
         self.overload = getattr(getattr(torch.ops, namespace), name).default
         """What programs and compiled graphs call."""
 
@@ -111,7 +123,10 @@ class Operator:
     def _compute(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """The operator on real tensors."""
         form, kernel = self.kernel.form, self.kernel
-        tensors = [tensor.contiguous() if _is_dense(kernel, number) else tensor for number, tensor in enumerate(given[: self.count])]
+        tensors = [
+            tensor.contiguous() if _is_dense(kernel, number) else tensor
+            for number, tensor in enumerate(given[: self.count])
+        ]
         weights = given[self.count :]
         device = (given[0] if given else torch.empty(0)).device
         with switch_card(device):
@@ -121,14 +136,18 @@ class Operator:
         results: list[torch.Tensor] = []
         for output in outputs:
             shares = output.untyped_storage().data_ptr() in taken
-            results.append(output.clone(memory_format=torch.contiguous_format) if shares else output.contiguous())
+            results.append(
+                output.clone(memory_format=torch.contiguous_format) if shares else output.contiguous()
+            )
             taken.add(results[-1].untyped_storage().data_ptr())
         return results[0] if self._outputs == 1 else tuple(results)
 
     def _find_instance(self, weights: Sequence[torch.Tensor], device: torch.device) -> Instance:
         """The ModelNew that has packed these weights before, or a new one. It holds aliases of them, so they can go."""
         key = (device, weights[0].data_ptr()) if weights else (device, 0)
-        addresses = tuple((weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights)
+        addresses = tuple(
+            (weight.data_ptr(), 0 if weight.is_inference() else weight._version) for weight in weights
+        )
         with self._lock:
             instance = self._instances.get(key)
             if instance is None:
@@ -158,10 +177,14 @@ class Operator:
         results = [output.new_empty(output.shape) for output in outputs]
         return results[0] if self._outputs == 1 else tuple(results)
 
-    def _run_original(self, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    def _run_original(
+        self, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
+    ) -> list[torch.Tensor]:
         """What the original gives for these tensors and weights, in the order of the kernel's outputs."""
         if self.skeleton is None:
-            raise RuntimeError("the original cannot be copied without values, so this kernel has no fake and no gradients")
+            raise RuntimeError(
+                "the original cannot be copied without values, so this kernel has no fake and no gradients"
+            )
         kernel = self.kernel
         given, named = kernel.form.build_call(tensors)
         state = {kernel.state[name]: weight for name, weight in zip(self.names, weights, strict=True)}
@@ -176,17 +199,27 @@ class Operator:
         again = torch.is_grad_enabled()  # gradients of gradients are asked for
         with torch.enable_grad():
             tensors = [
-                (tensor.view_as(tensor) if again else tensor.detach().requires_grad_()) if needed else tensor.detach()
+                (tensor.view_as(tensor) if again else tensor.detach().requires_grad_())
+                if needed
+                else tensor.detach()
                 for tensor, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=True)
             ]
             outputs = self._run_original(tensors[: self.count], tensors[self.count :])
-            pairs = [pair for pair in zip(outputs, gradients, strict=True) if pair[1] is not None and pair[0].requires_grad]
+            pairs = [
+                pair
+                for pair in zip(outputs, gradients, strict=True)
+                if pair[1] is not None and pair[0].requires_grad
+            ]
             wanted = [tensor for tensor, needed in zip(tensors, ctx.needs_input_grad, strict=True) if needed]
             found: Iterator[torch.Tensor | None] = iter(())
             if pairs and wanted:
                 found = iter(
                     torch.autograd.grad(
-                        [output for output, _ in pairs], wanted, [gradient for _, gradient in pairs], create_graph=again, allow_unused=True
+                        [output for output, _ in pairs],
+                        wanted,
+                        [gradient for _, gradient in pairs],
+                        create_graph=again,
+                        allow_unused=True,
                     )
                 )
         return tuple(next(found, None) if needed else None for needed in ctx.needs_input_grad)
@@ -209,7 +242,10 @@ def _find_namespace() -> str:
 def _list_held(model: nn.Module) -> Iterator[tuple[str, torch.Tensor]]:
     """Parameters and buffers of a ModelNew by the task's names."""
     origins: dict[str, str] = getattr(model, "WEIGHT_MAP", {})
-    for named in (model.named_parameters(remove_duplicate=False), model.named_buffers(remove_duplicate=False)):
+    for named in (
+        model.named_parameters(remove_duplicate=False),
+        model.named_buffers(remove_duplicate=False),
+    ):
         for name, value in named:
             yield origins.get(name, name), value
 
@@ -221,7 +257,10 @@ def _keep_arguments(ctx: Any, inputs: tuple[torch.Tensor, ...], output: Any) -> 
 
 def _is_dense(kernel: Kernel, number: int) -> bool:
     """Whether a tensor of the call was contiguous whenever the kernel was judged."""
-    return all(case.tensors[number] is not None and case.tensors[number].strides is None for case in kernel.proof.cases)  # type: ignore[union-attr]
+    return all(
+        case.tensors[number] is not None and case.tensors[number].strides is None
+        for case in kernel.proof.cases
+    )  # type: ignore[union-attr]
 
 
 def _alias(weight: torch.Tensor) -> torch.Tensor:
@@ -252,17 +291,30 @@ def find_operator(kernel: Kernel, original: nn.Module) -> Operator:
 def copy_without_values(original: nn.Module, kernel: Kernel) -> nn.Module | None:
     """A copy of a module on the meta device, in the mode that the kernel is proven for; None where it cannot be copied."""
     memo: dict[int, Any] = {}
-    for value in (*original.parameters(), *original.buffers(), *(reach(original, path) for path in kernel.state.values())):
+    for value in (
+        *original.parameters(),
+        *original.buffers(),
+        *(reach(original, path) for path in kernel.state.values()),
+    ):
         empty = torch.empty_like(value, device="meta")
-        memo[id(value)] = nn.Parameter(empty, value.requires_grad) if isinstance(value, nn.Parameter) else empty
+        memo[id(value)] = (
+            nn.Parameter(empty, value.requires_grad) if isinstance(value, nn.Parameter) else empty
+        )
     try:
         skeleton = copy.deepcopy(original, memo)
     except Exception:  # noqa: BLE001 - a foreign module: anything may stand in it
         return None
-    for hooks in (skeleton._forward_hooks, skeleton._forward_pre_hooks, skeleton._backward_hooks, skeleton._backward_pre_hooks):
+    for hooks in (
+        skeleton._forward_hooks,
+        skeleton._forward_pre_hooks,
+        skeleton._backward_hooks,
+        skeleton._backward_pre_hooks,
+    ):
         hooks.clear()  # those of the whole module run around the kernel
     for part in skeleton.modules():
         part.training = kernel.proof.training
-        if isinstance(part, nn.RNNBase) and not part.dropout:  # cuDNN has gradients in training mode alone; without dropout both are one
+        if (
+            isinstance(part, nn.RNNBase) and not part.dropout
+        ):  # cuDNN has gradients in training mode alone; without dropout both are one
             part.training = True
     return skeleton

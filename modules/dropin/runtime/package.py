@@ -62,7 +62,11 @@ def read_record(folder: Path) -> Kernel:
     form, proof = record["form"], record["proof"]
     cases = tuple(
         Case(
-            tuple(known and TensorCase(known["dtype"], tuple(map(_extent, known["shape"])), _tuple(known["strides"])) for known in case["tensors"]),
+            tuple(
+                known
+                and TensorCase(known["dtype"], tuple(map(_extent, known["shape"])), _tuple(known["strides"]))
+                for known in case["tensors"]
+            ),
             {name: (low, high) for name, (low, high) in case["ranges"].items()},
         )
         for case in proof["cases"]
@@ -130,7 +134,7 @@ class Layer:
             return call_in_graph(module, self.first, args, kwargs)  # type: ignore[arg-type]
         return self._find_engine(module).call(args, kwargs)
 
-    @torch.compiler.assume_constant_result
+    @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def _find_fault(self, module: nn.Module) -> str:
         return self._find_engine(module).fault
 

@@ -86,7 +86,12 @@ def _find_fault(case: Case, tensors: Sequence[torch.Tensor]) -> tuple[str, int]:
     return "", 0
 
 
-def _fits(known: Sequence[Extent], shape: Sequence[int], sizes: dict[str, int], ranges: Mapping[str, tuple[int, int]]) -> bool:
+def _fits(
+    known: Sequence[Extent],
+    shape: Sequence[int],
+    sizes: dict[str, int],
+    ranges: Mapping[str, tuple[int, int]],
+) -> bool:
     """Whether a shape is one of a case; names of sizes get their values."""
     for extent, length in zip(known, shape, strict=True):
         if isinstance(extent, int):
@@ -123,6 +128,8 @@ def describe_tensors(tensors: Sequence[torch.Tensor]) -> str:
 def describe_case(case: Case) -> str:
     """A case in words: `float32[1 to 64, 512]`."""
     return ", ".join(
-        "a tensor that is not read" if known is None else f"{known.dtype}{_write_shape(known.shape, case.ranges)}"
+        "a tensor that is not read"
+        if known is None
+        else f"{known.dtype}{_write_shape(known.shape, case.ranges)}"
         for known in case.tensors
     )
