@@ -1,11 +1,13 @@
 """Microseconds that ways to register an operator, and the drop-in itself, add to a call.
 
-`python -m tritonsmith.benchmarks.dropin.overhead` prints them. The kernel is a stand-in: it makes its result and launches nothing. So all of a call is the host's work, on a card too.
+`python -m tritonsmith.benchmarks.dropin.overhead` prints them. The kernel is a stand-in: it makes its result and launches nothing.
+So all of a call is the host's work, on a card too.
 """
 
 from __future__ import annotations
 
 import argparse
+import functools
 import json
 import statistics
 import sys
@@ -128,8 +130,7 @@ def measure(device: torch.device) -> dict[str, dict[str, float]]:
     original = Model().to(device)
     x = torch.randn(8, 64, device=device)
     ways: dict[str, Callable[[], Any]] = {
-        name: lambda call=call: call(x, original.weight, original.bias)
-        for name, call in register_ways().items()  # type: ignore[misc]
+        name: functools.partial(call, x, original.weight, original.bias) for name, call in register_ways().items()
     }
     kernel = make_kernel(original)
     bare = kernel.build().to(device)

@@ -108,7 +108,8 @@ def _write_proof(summary: Summary, cases: Sequence[Case]) -> Proof:
     )
     return Proof(
         cases=tuple(cases), capability=str(card.capability) if card else "", training=summary.mode == "train",
-        by_mode=tuple(facts.get("by_mode") or ()), updates=tuple(facts.get("updates") or ()), precision=summary.precision, words=tuple(words),
+        by_mode=tuple(facts.get("by_mode") or ()), updates=tuple(facts.get("updates") or ()), precision=summary.precision,
+        words=tuple(words),
     )  # fmt: skip
 
 
@@ -143,10 +144,9 @@ def list_cases(task: Task, facts: Mapping[str, Any], *, judged_elsewhere: bool) 
 
 def _covers(case: Case, own: Case) -> bool:
     """Whether the task's own inputs are within another case."""
-    made: list[Any] = [
-        known and torch.empty(tuple(known.shape), dtype=getattr(torch, known.dtype), device="meta")
-        for known in own.tensors
-    ]  # type: ignore[arg-type]
+    shapes = [[part for part in known.shape if isinstance(part, int)] if known else [] for known in own.tensors]
+    types = [getattr(torch, known.dtype) if known else torch.float32 for known in own.tensors]
+    made = [torch.empty(shape, dtype=kind, device="meta") for shape, kind in zip(shapes, types, strict=True)]
     strided = any(known is not None and known.strides is not None for known in own.tensors)
     return not strided and Proof((case,)).covers(made)
 
@@ -242,7 +242,8 @@ def form_of_signature(original: nn.Module, signature: Signature) -> Form:
     specs = tuple(None if spec.is_leaf() else spec for spec in (*args.children_specs, *kwargs.children_specs))
     unread = _list_unread(signature)
     return Form(
-        parameters=parameters, given=(*positions, *kwargs.context), positional=len(positions), specs=specs, arguments=tuple(signature.inputs),
+        parameters=parameters, given=(*positions, *kwargs.context), positional=len(positions), specs=specs,
+        arguments=tuple(signature.inputs),
         constants={number: value for number, value in signature.constants.items() if number not in unread}, defaults=defaults,
         result=None if signature.out_spec.is_leaf() else signature.out_spec, outputs=tuple(signature.outputs),
         plain_outputs=dict(signature.plain_outputs),

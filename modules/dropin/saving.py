@@ -17,8 +17,8 @@ from tritonsmith.modules.dropin.runtime.package import read_record, write_record
 from tritonsmith.modules.dropin.runtime.proof import describe_case
 
 _TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent / "templates"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False,
-    keep_trailing_newline=True,
+    loader=FileSystemLoader(Path(__file__).parent / "templates"), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True,
+    autoescape=False, keep_trailing_newline=True,
 )  # fmt: skip  # noqa: S701 - Python text and TOML, no HTML
 _RUNTIME = "tritonsmith.modules.dropin.runtime."
 _SOURCE = "torch-ext"
@@ -55,7 +55,8 @@ def save_kernel(kernel: Kernel, folder: Path, name: str | None, original: nn.Mod
         shutil.rmtree(folder)
         raise UsageError(f"the drop-in cannot be written to a folder: {error}") from error
     values = {
-        "kernel": kernel, "name": name, "package": package, "identifier": f"_{package}_{kernel.digest}", "cases": [describe_case(case) for case in kernel.proof.cases],
+        "kernel": kernel, "name": name, "package": package, "identifier": f"_{package}_{kernel.digest}",
+        "cases": [describe_case(case) for case in kernel.proof.cases],
         "signature": _write_signature(kernel, original),
     }  # fmt: skip
     for target, template in (("__init__.py", "package"), ("layers.py", "layers"), ("_ops.py", "ops")):

@@ -15,6 +15,7 @@ from torch._C._functorch import peek_interpreter_stack
 from tritonsmith.modules.dropin.runtime.form import RefusedCall, list_tensors
 from tritonsmith.modules.dropin.runtime.kernel import Kernel, describe_config, find_difference, reach
 from tritonsmith.modules.dropin.runtime.operator import Instance, Operator, find_operator, switch_card
+from tritonsmith.modules.dropin.runtime.proof import name_type
 
 _PLAIN = (torch.Tensor, nn.Parameter)
 _MOST_KNOWN = 4096
@@ -72,7 +73,8 @@ class Engine:
         """Note which modules are where, so that another one in a place is seen."""
         parts = dict(self.owner.named_modules(remove_duplicate=False))
         self._parts = [
-            (parts[path.rpartition(".")[0]]._modules, path.rpartition(".")[2], part, part.__dict__, part._forward_hooks, part._forward_pre_hooks,
+            (parts[path.rpartition(".")[0]]._modules, path.rpartition(".")[2], part, part.__dict__,
+             part._forward_hooks, part._forward_pre_hooks,
              bool(part._forward_hooks or part._forward_pre_hooks))
             for path, part in parts.items() if path
         ]  # fmt: skip
@@ -222,7 +224,7 @@ class Engine:
             ):
                 return f"{path} is a {type(weight).__name__}, and the kernel takes plain tensors"
             if weight.dtype is not dtype:
-                return f"{path} is {str(weight.dtype).removeprefix('torch.')}, and the kernel is proven for {str(dtype).removeprefix('torch.')}"
+                return f"{path} is {name_type(weight.dtype)}, and the kernel is proven for {name_type(dtype)}"
             if weight.shape != shape:
                 return (
                     f"{path} has the shape {list(weight.shape)}, and the kernel is proven for {list(shape)}"

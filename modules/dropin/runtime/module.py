@@ -48,7 +48,7 @@ def restore_module(module: nn.Module) -> nn.Module:
     """The original of a drop-in, with the same parameters, buffers, modules, hooks and mode."""
     if ENGINE not in vars(module):
         return module
-    kind = type(module)._tritonsmith_original  # type: ignore[attr-defined]
+    kind = type(module)._tritonsmith_original
     plain: nn.Module = object.__new__(kind)
     plain.__dict__.update({name: value for name, value in vars(module).items() if name != ENGINE})
     return plain
@@ -62,8 +62,8 @@ def engine_of(module: nn.Module) -> Engine:
     return engine
 
 
-@functools.cache  # type: ignore[arg-type]
-def _derive_class(original: type[nn.Module]) -> type[nn.Module]:
+@functools.cache
+def _derive_class(original: Any) -> type[nn.Module]:
     """The class of drop-ins for a class; it has its name, so that rules that go by names hold."""
     kind = type(original)
 

@@ -65,7 +65,7 @@ class Proof:
         known, tensor, what = case.tensors[number], tensors[number], f"tensor {number + 1} of the call"
         assert known is not None
         if kind == "type":
-            return f"{what} is {str(tensor.dtype).removeprefix('torch.')}, and the kernel is proven for {known.dtype}"
+            return f"{what} is {name_type(tensor.dtype)}, and the kernel is proven for {known.dtype}"
         if kind == "shape":
             return f"{what} has the shape {list(tensor.shape)}, and the kernel is proven for {_write_shape(known.shape, case.ranges)}"
         return f"{what} lies in memory in another way than the kernel is proven for"
@@ -122,7 +122,7 @@ def _write_extent(extent: tuple[str, int, int], ranges: Mapping[str, tuple[int, 
 
 def describe_tensors(tensors: Sequence[torch.Tensor]) -> str:
     """Types and shapes in words: `float32[8, 64], int64[8]`."""
-    return ", ".join(f"{str(tensor.dtype).removeprefix('torch.')}{list(tensor.shape)}" for tensor in tensors)
+    return ", ".join(f"{name_type(tensor.dtype)}{list(tensor.shape)}" for tensor in tensors)
 
 
 def describe_case(case: Case) -> str:
@@ -133,3 +133,8 @@ def describe_case(case: Case) -> str:
         else f"{known.dtype}{_write_shape(known.shape, case.ranges)}"
         for known in case.tensors
     )
+
+
+def name_type(dtype: torch.dtype) -> str:
+    """A type as it is written in words: `float32`."""
+    return str(dtype).removeprefix("torch.")
