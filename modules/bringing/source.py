@@ -78,7 +78,9 @@ def write_from_source(
         {name: name for name in state},
         mode,
     )
-    return WrittenTask(text, signature, state, [leaves[n] for n in numbers], {}, {}, Sizes()), files
+    return WrittenTask(
+        text, signature, state, [leaves[n] for n in numbers], {}, {}, Sizes(), list(leaves)
+    ), files
 
 
 class _Name:
