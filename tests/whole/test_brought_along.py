@@ -1,6 +1,5 @@
 """Kernels are judged on the inputs and the weights that a task brings along, beside drawn ones."""
 
-from pathlib import Path
 
 import pytest
 import torch
