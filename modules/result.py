@@ -58,11 +58,46 @@ class Result:
         module: nn.Module = self._drop_in.module
         return module
 
-    def __getattr__(self, name: str) -> Any:
-        """What the drop-in can do besides: `save`, `apply`, `revert`, `check`, `report`."""
-        if name in ("save", "apply", "revert", "check", "report"):
-            return getattr(self._drop_in, name)
-        raise AttributeError(f"a tritonsmith Result has no {name}")
+    @property
+    def report(self) -> str:
+        """For what the kernel is proven, on what, and when the original runs in its place; several lines. Raises UsageError."""
+        return str(self._drop_in.report)
+
+    def save(self, folder: str | Path, name: str | None = None) -> Path:
+        """Write a folder that pip installs and that follows the layout of Hugging Face `kernels`.
+
+        Args:
+            folder: new or empty.
+            name: of the package, such as `fast-block`; from the class's name where it is left out.
+        Raises:
+            UsageError: there is no kernel, the folder is not empty, or the module's call cannot be written down.
+        """
+        return Path(self._drop_in.save(folder, name))
+
+    def apply(self, model: nn.Module, name: str | None = None) -> list[str]:
+        """Put the drop-in into a larger model, and give the names where it stands.
+
+        Args:
+            model: it is changed.
+            name: of the module there, or a pattern such as `layers.*.mlp`; looked for where it is left out.
+        Raises:
+            UsageError: there is no kernel, or nothing there fits; the model stays as it is.
+        """
+        return list(self._drop_in.apply(model, name))
+
+    def revert(self, model: nn.Module) -> list[str]:
+        """Take the drop-ins of this result out of a model, and give the names where the originals stand again."""
+        return list(self._drop_in.revert(model))
+
+    def check(self, inputs: Any) -> Any:
+        """Compare drop-in and original on the inputs of one call, by the judge's rule; the answer is true where they agree.
+
+        Args:
+            inputs: in any form that `optimize` takes.
+        Raises:
+            UsageError: there is no kernel, or the original fails on these inputs.
+        """
+        return self._drop_in.check(inputs)
 
     def __repr__(self) -> str:
         return f"<tritonsmith result: {self.answer}; {self.folder}>"

@@ -128,20 +128,16 @@ def load_weights(task: Task, model: nn.Module, *, buffers: bool = False) -> None
             value.copy_(given)
 
 
-def fit_inputs(
-    given: Sequence[torch.Tensor] | None, drawn: Sequence[torch.Tensor]
-) -> list[torch.Tensor] | None:
-    """The given tensors, as long and laid out as drawn ones, each axis from its start; None where they do not fill them."""
+def inputs_fit(given: Sequence[torch.Tensor] | None, drawn: Sequence[torch.Tensor]) -> bool:
+    """Whether given tensors are of the types of drawn ones, and at least as long along each axis."""
     if given is None or len(given) != len(drawn):
-        return None
-    fitting = []
-    for real, own in zip(given, drawn, strict=True):
-        if (
-            real.dtype != own.dtype
-            or real.ndim != own.ndim
-            or any(a < b for a, b in zip(real.shape, own.shape, strict=True))
-        ):
-            return None
-        part = real[tuple(slice(size) for size in own.shape)] if own.ndim else real
-        fitting.append(with_values(own, distinct(part, own).to(own.device).contiguous()))
-    return fitting
+        return False
+    pairs = list(zip(given, drawn, strict=True))
+    alike = all(real.dtype == own.dtype and real.ndim == own.ndim for real, own in pairs)
+    return alike and all(a >= b for real, own in pairs for a, b in zip(real.shape, own.shape, strict=True))
+
+
+def fit_inputs(given: Sequence[torch.Tensor], drawn: Sequence[torch.Tensor]) -> list[torch.Tensor]:
+    """Given tensors that fit (`inputs_fit`), cut to the shapes of drawn ones, in their memory order and on their device."""
+    parts = [real[tuple(slice(size) for size in own.shape)] for real, own in zip(given, drawn, strict=True)]
+    return [with_values(own, distinct(part, own).to(own.device).contiguous()) for part, own in zip(parts, drawn, strict=True)]

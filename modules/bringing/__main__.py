@@ -16,7 +16,11 @@ def main() -> int:
     try:
         module, inputs = load_named(asked["word"], asked["inputs"], asked["init"])
         brought = bring(
-            module, inputs, Path(asked["folder"]), mode=asked["mode"], init=read_init(asked["init"])
+            module,
+            inputs,
+            Path(asked["folder"]),
+            mode=asked["mode"],
+            init=read_init(asked["init"]) if asked["init"] else None,
         )
     except UsageError as error:
         print(json.dumps({"error": str(error)}), file=answer)  # noqa: T201 - the caller reads it

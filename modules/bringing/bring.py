@@ -24,10 +24,24 @@ from tritonsmith.modules.bringing.check import (
     run_task_model,
 )
 from tritonsmith.modules.bringing.export import NotExported, export_module
-from tritonsmith.modules.bringing.shapes import choose_example, declare_shapes, list_other_calls
+from tritonsmith.modules.bringing.shapes import (
+    FAILS,
+    choose_example,
+    compare_at,
+    declare_shapes,
+    list_other_calls,
+)
 from tritonsmith.modules.bringing.source import SCRIPT, write_from_source
 from tritonsmith.modules.bringing.structure import Signature, as_call, register_records, split_call
-from tritonsmith.modules.bringing.writer import INPUTS, TASK, WEIGHTS, TaskWriter, WrittenTask, refuse_regions
+from tritonsmith.modules.bringing.writer import (
+    INPUTS,
+    TASK,
+    WEIGHTS,
+    TaskWriter,
+    WrittenTask,
+    refuse_regions,
+    use_real_inputs,
+)
 
 
 @dataclass(frozen=True)
@@ -119,8 +133,22 @@ def _write_exported(
                 raise NotExported(f"it has {error}, which a task file cannot say") from error
             reason = _compare(written, wanted, module)
             if not reason:
-                return declare_shapes(written, module, shapes)
+                return _settle_draws(written, module, shapes)
     raise NotExported(f"what was written of it gives {reason}")
+
+
+def _settle_draws(written: WrittenTask, module: nn.Module, shapes: Any) -> WrittenTask:
+    """The task with inputs that the module takes: drawn ones, on which it equals the original too, else the real ones; and with SHAPES."""
+    fault = compare_at(written, module, {})
+    if fault.startswith(FAILS):
+        if shapes:
+            raise UsageError(
+                f"inputs like the real ones cannot be drawn for other sizes: {fault}; leave shapes= out"
+            )
+        return use_real_inputs(written)
+    if fault:
+        raise NotExported(f"on inputs like the real ones what was written of it gives {fault}")
+    return declare_shapes(written, module, shapes)
 
 
 def _compare(written: WrittenTask, wanted: list[torch.Tensor], module: nn.Module) -> str:

@@ -51,6 +51,8 @@ class Written:
     text: str
     loose: bool = False
     """Whether it needs brackets inside another expression."""
+    first: bool = False
+    """Whether it is the first of the operator's results alone."""
 
     @property
     def inner(self) -> str:

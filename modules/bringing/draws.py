@@ -96,7 +96,8 @@ def _draw_floating(value: torch.Tensor, shape: list[str], sizes: str) -> str:
 def _draw_listed(value: torch.Tensor, few: torch.Tensor, shape: list[str], sizes: str) -> str:
     """One of a few values at each place, as masks of zero and minus infinity have them; a triangle stays one."""
     listed = [
-        f'float("{number}")' if not math.isfinite(number) else f"{number:.6g}" for number in few.tolist()
+        f'float("{number}")' if not math.isfinite(number) else repr(round(number, 6))
+        for number in few.tolist()
     ]
     if len(listed) == 1:
         return f"torch.full({sizes}, {listed[0]})"

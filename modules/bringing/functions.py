@@ -175,12 +175,13 @@ def _interpolate(call: Call) -> Written | None:
 
 
 def _max_pool(call: Call) -> Written:
+    """A maximum over windows, with its places only where they are read."""
     name = call.name.removesuffix("_with_indices")
+    if all(
+        getattr(user.target, "__name__", "") == "getitem" and user.args[1] == 0 for user in call.node.users
+    ):
+        return Written(f"F.{name}({call.arguments()})", first=True)
     return Written(f"F.{name}({call.arguments()}, return_indices=True)")
-
-
-def _adaptive_max_pool(call: Call) -> Written:
-    return Written(f"F.{call.name}({call.arguments()}, return_indices=True)")
 
 
 def _conv_transpose(call: Call) -> Written:
@@ -242,7 +243,7 @@ SPECIAL: dict[str, Callable[[Call], Written | None]] = {
     **dict.fromkeys(("upsample_nearest1d", "upsample_nearest2d", "upsample_nearest3d", "upsample_bilinear2d", "upsample_bicubic2d",
                      "upsample_linear1d", "upsample_trilinear3d"), _interpolate),
     **dict.fromkeys(("max_pool1d_with_indices", "max_pool2d_with_indices", "max_pool3d_with_indices"), _max_pool),
-    **dict.fromkeys(("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"), _adaptive_max_pool),
+    **dict.fromkeys(("adaptive_max_pool1d", "adaptive_max_pool2d", "adaptive_max_pool3d"), _max_pool),
     **dict.fromkeys(("conv_transpose1d", "conv_transpose2d", "conv_transpose3d"), _conv_transpose),
     **dict.fromkeys(_FACTORIES, _factory),
     **dict.fromkeys(("zeros_like", "ones_like", "full_like", "empty_like"), _like),

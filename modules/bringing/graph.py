@@ -96,6 +96,8 @@ class BodyWriter:
         name = self._name(node)
         self.body.lines.append(f"{name} = {said.text}" if node.users or _writes(node) is None else said.text)
         self.names[node] = Written(name)
+        if said.first:
+            self.names |= dict.fromkeys(node.users, Written(name))
         if fresh is not None:  # what is read of the changed value later is the new one
             self.names[node.args[0]] = Written(name)  # type: ignore[index]
 

@@ -17,6 +17,7 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.tasks.declarations import assigned_names
 from tritonsmith.modules.bringing.draws import write_draw
 from tritonsmith.modules.bringing.sizes import Sizes
 from tritonsmith.modules.bringing.structure import Signature, mark_constants, split_call
@@ -78,7 +79,9 @@ def write_from_source(
         {name: name for name in state},
         mode,
     )
-    return WrittenTask(text, signature, state, [leaves[n] for n in numbers], {}, {}, Sizes()), files
+    return WrittenTask(
+        text, signature, state, [leaves[n] for n in numbers], {}, {}, Sizes(), list(leaves)
+    ), files
 
 
 class _Name:
@@ -123,12 +126,14 @@ def _choose_init(module: nn.Module, init: Any, reason: str) -> tuple[list[Any], 
 def collect_sources(kind: type, reason: str) -> tuple[dict[str, str], str]:
     """The source files of a class and of what they import in the user's project, by their place, and the name to import the class from."""
     space = sys.modules.get(kind.__module__)
-    if space is None or "<locals>" in kind.__qualname__:
+    if "<locals>" in kind.__qualname__:
         raise UsageError(
             f"{kind.__name__} cannot be exported: {reason}; its class is made inside a function, so move it to a file of its own"
         )
-    if kind.__module__ == "__main__":
-        return {f"{SCRIPT}.py": _read_script(space, kind, reason)}, SCRIPT
+    if (
+        space is None or kind.__module__ == "__main__"
+    ):  # a script, or a module that somebody has taken out again
+        return {f"{SCRIPT}.py": _read_script(kind, reason)}, SCRIPT
     if _is_installed(space):
         return {}, kind.__module__
     files: dict[str, str] = {}
@@ -141,20 +146,18 @@ def collect_sources(kind: type, reason: str) -> tuple[dict[str, str], str]:
     return files, kind.__module__
 
 
-def _read_script(space: ModuleType, kind: type, reason: str) -> str:
+def _read_script(kind: type, reason: str) -> str:
     """Imports, classes, functions and plain values of a script, without what it does."""
     try:
-        source = inspect.getsource(space) if getattr(space, "__file__", None) else inspect.getsource(kind)
-    except (OSError, TypeError):
+        place = Path(inspect.unwrap(kind.forward).__code__.co_filename)  # type: ignore[attr-defined]
+        source = (
+            place.read_text(encoding="utf-8") if place.is_file() else inspect.getsource(kind)
+        )  # a cell of a notebook has none
+    except (OSError, TypeError, AttributeError):
         raise UsageError(
             f"{kind.__name__} cannot be exported: {reason}; its source is not known, so write its class into a file"
         ) from None
-    keep = (ast.Import, ast.ImportFrom, ast.ClassDef, ast.FunctionDef)
-    body: list[ast.stmt] = [
-        one
-        for one in ast.parse(source).body
-        if isinstance(one, keep) or (isinstance(one, ast.Assign) and isinstance(one.value, ast.Constant))
-    ]
+    body = _keep_needed(ast.parse(source).body, kind.__name__)
     if not any(isinstance(one, ast.Import | ast.ImportFrom) for one in body):
         body = [
             *ast.parse(
@@ -163,6 +166,28 @@ def _read_script(space: ModuleType, kind: type, reason: str) -> str:
             *body,
         ]
     return ast.unparse(ast.Module(body, [])) + "\n"
+
+
+def _keep_needed(body: list[ast.stmt], name: str) -> list[ast.stmt]:
+    """The statements of a script that a class needs, directly or not; imports by `*` and of the future are among them."""
+    needed, kept = {name}, set[int]()
+    while True:
+        more = [one for one in body if id(one) not in kept and needed & set(_list_defined(one))]
+        if not more:
+            return [one for one in body if id(one) in kept]
+        for one in more:
+            kept.add(id(one))
+            needed |= {part.id for part in ast.walk(one) if isinstance(part, ast.Name)} | {"*"}
+
+
+def _list_defined(statement: ast.stmt) -> list[str]:
+    if isinstance(statement, ast.ClassDef | ast.FunctionDef):
+        return [statement.name]
+    if isinstance(statement, ast.ImportFrom) and statement.module == "__future__":
+        return ["*"]
+    if isinstance(statement, ast.Import | ast.ImportFrom):
+        return [alias.asname or alias.name.partition(".")[0] for alias in statement.names]
+    return [*assigned_names(statement)]
 
 
 def _is_installed(space: ModuleType) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -37,6 +37,8 @@ class WrittenTask:
     shapes: dict[str, tuple[Any, ...]]
     """By argument, its sizes as the export has them."""
     size_names: Sizes
+    leaves: list[Any]
+    """Of the real call, those that the task does not take too."""
 
 
 class TaskWriter:
@@ -91,7 +93,9 @@ class TaskWriter:
             dict(held.origins), "train" if self.module.training else "eval",
         )  # fmt: skip
         real = [self.leaves[number] for number in numbers]
-        return WrittenTask(text, signature, held.values, real, dict(sizes.values), shapes, sizes)
+        return WrittenTask(
+            text, signature, held.values, real, dict(sizes.values), shapes, sizes, list(self.leaves)
+        )
 
     def _sort_placeholders(
         self,
@@ -194,6 +198,15 @@ def _join(
         "def get_inputs():", "    return [", *(f"        {draw}," for draw in draws), "    ]", "", "",
         "def get_init_inputs():", "    return []", "",
     ])  # fmt: skip
+
+
+def use_real_inputs(written: WrittenTask) -> WrittenTask:
+    """The task whose get_inputs gives the real inputs each time, for a module that others mean nothing to."""
+    head, _, rest = written.text.partition("def get_inputs():\n")
+    tail = rest[rest.index("def get_init_inputs") :]
+    head = head.replace("import torch\n", "from pathlib import Path\n\nimport torch\n", 1)
+    body = "    return torch.load(Path(__file__).parent / INPUTS)\n\n\n"
+    return replace(written, text=f"{head}def get_inputs():\n{body}{tail}")
 
 
 def refuse_regions(graph: fx.Graph) -> None:

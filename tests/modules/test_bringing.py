@@ -100,6 +100,16 @@ def test_inputs_are_drawn_like_the_real_ones(tmp_path: Path) -> None:
     assert 0 <= int(drawn[0].min()) and int(drawn[0].max()) <= int(ids.max())
 
 
+def test_inputs_that_cannot_be_drawn_are_the_real_ones(tmp_path: Path) -> None:
+    root = torch.randn(6, 6)
+    positive = root @ root.t() + torch.eye(6)
+    brought = bring_and_compare(Apply(torch.linalg.cholesky), positive, tmp_path / "task")
+    (drawn,) = load_reference(load_task(brought.task)).draw_inputs(3)
+    assert torch.equal(drawn, positive)
+    with pytest.raises(UsageError, match="cannot be drawn for other sizes"):
+        bring(Apply(torch.linalg.cholesky), positive, tmp_path / "none", shapes={"batch": (2, 8)})
+
+
 def test_other_sizes_are_declared_and_compared(tmp_path: Path) -> None:
     norm = nn.RMSNorm(8, 1e-6)
     text = bring(norm, x3, tmp_path / "span", shapes={"batch": (1, 64), "length": 7}).task.read_text()
