@@ -14,15 +14,17 @@ __path__ = extend_path(__path__, __name__)  # in a checkout's root this folder s
 
 if TYPE_CHECKING:
     from tritonsmith.modules.api import optimize, optimize_async
+    from tritonsmith.modules.dropin.drop_in import load
     from tritonsmith.modules.result import Result
 
 _PLACES = {
     "Result": "tritonsmith.modules.result",
+    "load": "tritonsmith.modules.dropin.drop_in",
     "optimize": "tritonsmith.modules.api",
     "optimize_async": "tritonsmith.modules.api",
 }
 """Where each public name is, imported when it is first asked for."""
-__all__ = ["Result", "optimize", "optimize_async"]
+__all__ = ["Result", "load", "optimize", "optimize_async"]
 
 
 def __getattr__(name: str) -> Any:

@@ -107,7 +107,7 @@ class DropIn:
         return save_kernel(self.kernel, Path(folder), name, self.original)
 
 
-def load_drop_in(folder: str | Path) -> DropIn:
+def load(folder: str | Path) -> DropIn:
     """The drop-in in a folder that `save` wrote. Its `wrap` and `apply` take modules that are made as the original is.
 
     Raises:

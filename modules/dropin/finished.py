@@ -234,12 +234,12 @@ def form_of_values(original: nn.Module, values: Sequence[Any]) -> Form:
 def form_of_signature(original: nn.Module, signature: Signature) -> Form:
     """The form of the call that a module was brought in with."""
     parameters, defaults = _read_parameters(original)
-    args, kwargs = signature.in_spec.children_specs
+    args, kwargs = signature.in_spec.children()
     positions = tuple(
         parameters[place] if place < len(parameters) else f"*{place - len(parameters)}"
-        for place in range(len(args.children_specs))
+        for place in range(len(args.children()))
     )
-    specs = tuple(None if spec.is_leaf() else spec for spec in (*args.children_specs, *kwargs.children_specs))
+    specs = tuple(None if spec.is_leaf() else spec for spec in (*args.children(), *kwargs.children()))
     unread = _list_unread(signature)
     return Form(
         parameters=parameters, given=(*positions, *kwargs.context), positional=len(positions), specs=specs,

@@ -27,7 +27,7 @@ from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.graph.storage.drop_in import write_drop_in
-from tritonsmith.modules.dropin.drop_in import DropIn, load_drop_in
+from tritonsmith.modules.dropin.drop_in import DropIn, load
 from tritonsmith.modules.dropin.finished import form_of_values, list_cases
 from tritonsmith.modules.dropin.runtime.engine import FallbackWarning
 from tritonsmith.modules.dropin.runtime.kernel import Kernel, describe_config
@@ -309,7 +309,7 @@ def ask_files(
     saved = drop_in.save(folder / "saved", "fast-block")
     yield "files", sorted(str(path.relative_to(saved)) for path in saved.rglob("*") if path.is_file())
     with torch.no_grad():
-        yield "loaded", differ(load_drop_in(saved).wrap(original)(x), original(x))
+        yield "loaded", differ(load(saved).wrap(original)(x), original(x))
         sys.path.insert(0, str(saved / "torch-ext"))
         package = __import__("fast_block")
         yield "imported", differ(package.wrap(original)(x), original(x))

@@ -18,6 +18,7 @@ RUNTIME = (
     "engine.py",
     "form.py",
     "graphs.py",
+    "guard.py",
     "kernel.json",
     "kernel.py",
     "layers.py",

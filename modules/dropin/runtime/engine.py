@@ -9,17 +9,12 @@ from typing import Any
 
 import torch
 from torch import nn
-from torch._C import _get_tracing_state, _len_torch_dispatch_stack
-from torch._C._functorch import peek_interpreter_stack
+from torch._C import _len_torch_dispatch_stack
 
 from tritonsmith.modules.dropin.runtime.form import RefusedCall, list_tensors
-from tritonsmith.modules.dropin.runtime.kernel import Kernel, describe_config, find_difference, reach
+from tritonsmith.modules.dropin.runtime.guard import Guard
+from tritonsmith.modules.dropin.runtime.kernel import Kernel
 from tritonsmith.modules.dropin.runtime.operator import Instance, Operator, find_operator, switch_card
-from tritonsmith.modules.dropin.runtime.proof import name_type
-
-_PLAIN = (torch.Tensor, nn.Parameter)
-_MOST_KNOWN = 4096
-"""Calls whose shapes are known to be proven, or not; more of them are looked at anew."""
 
 
 class FallbackWarning(UserWarning):
@@ -45,44 +40,20 @@ class Engine:
         self.told: set[str] = set()
         """Reasons that were told already."""
         self.operator: Operator = find_operator(kernel, plain)
-        self.fault = find_difference(kernel.config, describe_config(plain))
-        """Why this module is none that the kernel is made for."""
+        self.guard = Guard(owner, kernel, self.operator, plain)
         self._flat = kernel.form.is_flat
         self._count = len(kernel.form.given)
         self._arguments = kernel.form.arguments
         self._straight = self._arguments == tuple(range(len(self._arguments))) and not kernel.form.constants
-        self._complex = any(
-            known is not None and "complex" in known.dtype
-            for case in kernel.proof.cases
-            for known in case.tensors
-        )
-        self._known: dict[Any, str] = {}
         self._instance: Instance | None = None
         self._captured: list[Instance] = []
         self._versions: tuple[int, ...] = ()
-        self._weights: list[torch.Tensor] = []
-        self._addresses: list[int] = []
-        self._look_at_structure()
+        self._bound: list[torch.Tensor] = []
         kernel.see_writes(owner)
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Copies and files of a module hold no engine: each module makes its own."""
         return type(None), ()
-
-    def _look_at_structure(self) -> None:
-        """Note which modules are where, so that another one in a place is seen."""
-        parts = dict(self.owner.named_modules(remove_duplicate=False))
-        self._parts = [
-            (parts[path.rpartition(".")[0]]._modules, path.rpartition(".")[2], part, part.__dict__,
-             part._forward_hooks, part._forward_pre_hooks,
-             bool(part._forward_hooks or part._forward_pre_hooks))
-            for path, part in parts.items() if path
-        ]  # fmt: skip
-        self._places = []
-        for path in self.kernel.state.values():
-            holder, _, name = path.rpartition(".")
-            part = parts[holder]
-            self._places.append((path, part._parameters if name in part._parameters else part._buffers, name))
 
     # ---- one call
 
@@ -96,7 +67,7 @@ class Engine:
             )
         except RefusedCall as refused:
             return self._fall_back(str(refused), args, kwargs)
-        reason = self._find_reason(tensors)
+        reason = self.guard.find_reason(tensors)
         if reason:
             return self._fall_back(reason, args, kwargs)
         try:
@@ -119,126 +90,10 @@ class Engine:
             message = f"{self.kernel.name} runs as the original, without its kernel: {reason} (told once)"
             warnings.warn(message, FallbackWarning, stacklevel=6)
 
-    def _find_reason(self, tensors: Sequence[torch.Tensor]) -> str:
-        """Why this call is outside what is proven; empty where it is not."""
-        if self.fault:
-            return f"the kernel is made for another module, {self.fault}"
-        facts: list[Any] = []
-        for tensor in tensors:
-            if type(tensor) not in _PLAIN:
-                return f"an argument is a {type(tensor).__name__}, and the kernel is made for plain tensors"
-            facts += (tensor.shape, tensor.dtype, tensor.device, tensor.stride())
-            if self._complex and tensor.is_conj():
-                return "an argument is the conjugate view of a tensor"
-        key = tuple(facts)
-        reason = self._known.get(key)
-        if reason is None:
-            reason = self._look_at_tensors(tensors, key)
-        return (
-            reason or self._look_at_modes(tensors) or self._look_at_parts() or self._look_at_weights(tensors)
-        )
-
-    def _look_at_tensors(self, tensors: Sequence[torch.Tensor], key: Any) -> str:
-        """The same for tensors of these shapes, types, devices and strides; the answer is kept."""
-        reason = self.kernel.proof.refuse_tensors(tensors) or self.refuse_device(
-            [tensor.device for tensor in tensors]
-        )
-        if len(self._known) >= _MOST_KNOWN:
-            self._known.clear()
-        self._known[key] = reason
-        return reason
-
-    def refuse_device(self, devices: Sequence[torch.device]) -> str:
-        """Why the kernel does not run on these devices; empty where it does."""
-        if not devices:
-            return ""
-        device = devices[0]
-        if any(other != device for other in devices):
-            return "its arguments are on several devices"
-        if self.kernel.is_interpreted:
-            return "" if device.type in ("cpu", "cuda") else f"it is on {device.type}"
-        if device.type != "cuda":
-            return f"it is on {device.type}, and the kernel runs on a CUDA card"
-        major, minor = torch.cuda.get_device_capability(device)
-        if self.kernel.proof.capability and self.kernel.proof.capability != f"{major}{minor}":
-            return f"this card has the capability {major}.{minor}, and the kernel is proven for sm_{self.kernel.proof.capability}"
-        return ""
-
-    def _look_at_modes(self, tensors: Sequence[torch.Tensor]) -> str:
-        if _get_tracing_state() is not None:
-            return "it is traced by torch.jit"
-        if peek_interpreter_stack() is not None:
-            return "it is called inside a transform of torch.func"
-        if torch.is_autocast_enabled(tensors[0].device.type if tensors else "cpu"):
-            return "autocast is on, which gives the original other types"
-        if self.kernel.proof.by_mode and self.owner.training is not self.kernel.proof.training:
-            return self._tell_mode()
-        return ""
-
-    def _tell_mode(self) -> str:
-        made, now = ("training", "evaluation") if self.kernel.proof.training else ("evaluation", "training")
-        return f"it is in {now} mode, where {self.kernel.proof.by_mode[0]} acts otherwise than in {made} mode"
-
-    def _look_at_parts(self) -> str:
-        by_mode, training = self.kernel.proof.by_mode, self.kernel.proof.training
-        for held, name, part, attributes, after, before, hooked in self._parts:
-            if held.get(name) is not part:
-                return f"another module stands at {name}"
-            if (after or before) and not hooked:
-                return f"{name} has a hook, which the kernel would not call"
-            if "forward" in attributes:
-                return f"{name} has another forward"
-            if by_mode and attributes["training"] is not training:
-                return self._tell_mode()
-        return ""
-
-    def _look_at_weights(self, tensors: Sequence[torch.Tensor]) -> str:
-        """The same for the weights; those that were moved or replaced are looked at anew."""
-        weights = []
-        same = len(self._weights) == len(self._places)
-        for number, (path, held, name) in enumerate(self._places):
-            weight = held.get(name)
-            if weight is None:
-                weight = reach(self.owner, path)
-            weights.append(weight)
-            same = same and weight is self._weights[number] and weight.data_ptr() == self._addresses[number]
-        if same:
-            return ""
-        device = tensors[0].device if tensors else None
-        reason = self.refuse_weights(weights, device)
-        if self.kernel.keeps and any(weight.is_inference() for weight in weights):
-            reason = "a weight was made under inference_mode, where writes to it cannot be seen"
-        if not reason:
-            self._weights, self._addresses = weights, [weight.data_ptr() for weight in weights]
-            self._instance = None
-        return reason
-
-    def refuse_weights(self, weights: Sequence[torch.Tensor], device: torch.device | None) -> str:
-        """Why the kernel cannot take these weights; empty where it can."""
-        skeleton = self.operator.dtypes
-        for (path, _, _), weight, (dtype, shape) in zip(self._places, weights, skeleton, strict=True):
-            if (
-                type(weight) not in _PLAIN
-                and not isinstance(weight, nn.Parameter | nn.Buffer)
-                and type(weight).__name__ != "SeenBuffer"
-            ):
-                return f"{path} is a {type(weight).__name__}, and the kernel takes plain tensors"
-            if weight.dtype is not dtype:
-                return f"{path} is {name_type(weight.dtype)}, and the kernel is proven for {name_type(dtype)}"
-            if weight.shape != shape:
-                return (
-                    f"{path} has the shape {list(weight.shape)}, and the kernel is proven for {list(shape)}"
-                )
-            if device is not None and weight.device != device:
-                return f"{path} is on {weight.device}, and the arguments are on {device}"
-            if not weight.is_contiguous():
-                return f"{path} lies in memory in another way than the kernel is proven for"
-        return ""
-
     # ---- the kernel
 
     def _run(self, tensors: Sequence[torch.Tensor]) -> Any:
-        weights = self._weights
+        weights = self.guard.weights
         if torch.is_grad_enabled() and (
             any(x.requires_grad for x in tensors) or any(weight.requires_grad for weight in weights)
         ):
@@ -249,9 +104,10 @@ class Engine:
             return self.kernel.form.build_result(self.operator.compute(tensors, weights))
         instance = self._instance
         device = (tensors[0] if tensors else weights[0]).device
-        if instance is None:
+        if instance is None or self._bound is not weights:
             instance = self._instance = Instance(self.kernel, device)
             instance.bind(dict(zip(self.kernel.state, weights, strict=True)))
+            self._bound = weights
         if device.type == "cuda":
             with switch_card(device):
                 result = self.kernel.forward(self._choose_for_capture(instance).model, *self._pick(tensors))
@@ -277,20 +133,20 @@ class Engine:
         """
         if not self.kernel.keeps:
             return instance
-        versions = tuple(weight._version for weight in self._weights)
+        versions = tuple(weight._version for weight in self.guard.weights)
         if not torch.cuda.is_current_stream_capturing():
             self._versions = versions
             return instance
         if versions == self._versions:
             return instance
-        fresh = Instance(self.kernel, self._weights[0].device)
-        fresh.bind(dict(zip(self.kernel.state, self._weights, strict=True)))
+        fresh = Instance(self.kernel, self.guard.weights[0].device)
+        fresh.bind(dict(zip(self.kernel.state, self.guard.weights, strict=True)))
         self._captured.append(fresh)
         return fresh
 
     def _take_updates(self, instance: Instance) -> None:
         """Buffers that forward replaced, back into the module."""
-        places = dict(zip(self.kernel.state, self._places, strict=True))
+        places = dict(zip(self.kernel.state, self.guard.places, strict=True))
         for origin, own, own_name in instance.places:
             _, held, name = places[origin]
             if own[own_name] is not held.get(name) and origin in self.kernel.proof.updates:

@@ -18,7 +18,7 @@ def call_in_graph(module: nn.Module, engine: Engine, args: Sequence[Any], kwargs
     kernel = engine.kernel
     if (
         torch.compiler.is_exporting()
-        or engine.fault
+        or engine.guard.fault
         or engine.operator.skeleton is None
         or kernel.proof.updates
     ):
@@ -48,6 +48,6 @@ def _is_proven(
     devices = [tensor.device for tensor in tensors]
     return (
         proof.covers(tensors)
-        and not engine.refuse_device(devices)
-        and not engine.refuse_weights(weights, device)
+        and not engine.guard.refuse_device(devices)
+        and not engine.guard.refuse_weights(weights, device)
     )

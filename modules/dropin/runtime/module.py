@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import functools
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import nn
@@ -38,7 +38,7 @@ def replace_module(original: nn.Module, kernel: Kernel) -> nn.Module:
         raise ValueError(
             f"this {type(original).__name__} has a forward of its own as an attribute; take it off first"
         )
-    made: nn.Module = object.__new__(_derive_class(type(original)))
+    made: nn.Module = object.__new__(_derive_class(cast(Any, type(original))))
     made.__dict__.update(vars(original))
     made.__dict__[ENGINE] = Engine(made, kernel, type(original).forward, original)
     return made
@@ -48,7 +48,7 @@ def restore_module(module: nn.Module) -> nn.Module:
     """The original of a drop-in, with the same parameters, buffers, modules, hooks and mode."""
     if ENGINE not in vars(module):
         return module
-    kind = type(module)._tritonsmith_original
+    kind = cast(Any, type(module))._tritonsmith_original
     plain: nn.Module = object.__new__(kind)
     plain.__dict__.update({name: value for name, value in vars(module).items() if name != ENGINE})
     return plain
@@ -80,7 +80,7 @@ def _derive_class(original: Any) -> type[nn.Module]:
         "__module__": original.__module__, "__qualname__": original.__qualname__, "__doc__": original.__doc__, "forward": forward,
         "_tritonsmith_original": original, "__reduce_ex__": _reduce, "__deepcopy__": _copy_deep, "__copy__": _copy, "_get_name": _name,
     }  # fmt: skip
-    made: type[nn.Module] = kind(original.__name__, (original,), members)  # type: ignore[misc]
+    made: type[nn.Module] = kind(original.__name__, (original,), members)
     return made
 
 

@@ -257,10 +257,8 @@ def _keep_arguments(ctx: Any, inputs: tuple[torch.Tensor, ...], output: Any) -> 
 
 def _is_dense(kernel: Kernel, number: int) -> bool:
     """Whether a tensor of the call was contiguous whenever the kernel was judged."""
-    return all(
-        case.tensors[number] is not None and case.tensors[number].strides is None
-        for case in kernel.proof.cases
-    )  # type: ignore[union-attr]
+    cases = [case.tensors[number] for case in kernel.proof.cases]
+    return all(known is not None and known.strides is None for known in cases)
 
 
 def _alias(weight: torch.Tensor) -> torch.Tensor:

@@ -136,11 +136,11 @@ class Layer:
 
     @torch.compiler.assume_constant_result  # type: ignore[untyped-decorator]
     def _find_fault(self, module: nn.Module) -> str:
-        return self._find_engine(module).fault
+        return self._find_engine(module).guard.fault
 
     def _find_engine(self, module: nn.Module) -> Engine:
         engine: Engine | None = vars(module).get(_LAYER_ENGINE)
         if engine is None or engine.owner is not module:
             engine = vars(module)[_LAYER_ENGINE] = Engine(module, self.kernel, type(module).forward, module)
-            self.first = self.first if self.first is not None and not self.first.fault else engine
+            self.first = self.first if self.first is not None and not self.first.guard.fault else engine
         return engine
