@@ -73,6 +73,14 @@ def test_a_norm_becomes_a_kernel(tmp_path: Path) -> None:
         norm.weight, before
     )
     assert events[0]["event"] == "run" and events[-1]["event"] == "end"
+    with torch.no_grad():  # on a CPU, where its kernel does not run
+        x = torch.randn(4, 32)
+        with pytest.warns(UserWarning, match="runs as the original, without its kernel"):
+            assert torch.equal(result.module(x), norm(x))
+    assert isinstance(result.module, Norm) and result.module.weight is norm.weight
+    assert result.check(x).right and "float32[4, 32]" in result.report
+    saved = result.save(tmp_path / "saved")
+    assert torch.equal(tritonsmith.load(saved).wrap(norm)(x), norm(x))
     with pytest.raises(UsageError, match="the folder is not empty"):
         tritonsmith.optimize(norm, torch.randn(4, 32), out=tmp_path / "run", **SETTINGS)
 
