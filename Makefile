@@ -8,7 +8,7 @@ READY_DEV := $(VENV)/.ready-dev
 # Files go to as many workers as there are processors, four at most; a worker's evaluator holds half a gigabyte.
 # In the order of tests/conftest.py, the longest first: by the number of tests in a file, as xdist has it, they would begin last.
 SIDE_BY_SIDE := -n auto --maxprocesses 4 --dist loadfile --no-loadscope-reorder
-PACKAGES := author benchmarks cli evaluator graph nodes prompts
+PACKAGES := author benchmarks cli evaluator graph modules nodes prompts
 # Where bytecode is not kept, every process compiles this project again, and pytest rewrites every test.
 unexport PYTHONDONTWRITEBYTECODE
 
@@ -30,7 +30,7 @@ test: $(READY_DEV) ## the tests that need neither a GPU nor patience
 check: $(READY_DEV) ## ruff, strict mypy, import floors, packaging
 	@echo "ruff"; $(BIN)/ruff check .
 	@echo "mypy --strict"; $(BIN)/python -m mypy $(addprefix -p tritonsmith.,$(PACKAGES))
-	@echo "import-linter"; PYTHONPATH=.typecheck $(BIN)/lint-imports --no-logo
+	@echo "import-linter"; cd .typecheck && ../$(BIN)/lint-imports --no-logo --config ../pyproject.toml
 	@echo "packaging"; $(BIN)/python -m pytest -q tests/test_packaging.py
 
 test-all: $(READY_DEV) ## every test that needs no GPU, the slow ones too

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).resolve().parents[1]
-FOLDERS = ("cli", "benchmarks", "graph", "nodes", "author", "prompts", "evaluator")
+FOLDERS = ("cli", "benchmarks", "modules", "graph", "nodes", "author", "prompts", "evaluator")
 """Packages of the project, top floor first."""
 PAGES = ("README.md", "ARCHITECTURE.md", "SECURITY.md", "CONTRIBUTING.md", "docs")
 LIMITS = {"files": 400, "folders": 20, "classes": 200, "functions": 60}

@@ -16,7 +16,8 @@ import pytest
 from project import ROOT
 
 LOADS_TORCH = ("channel", "confined", "inductor", "oracle", "reference")
-"""Zones of the evaluator whose processes load torch and Triton. All else above and beside them starts fast and holds no CUDA context."""
+"""Zones of the evaluator whose processes load torch and Triton.
+All else above and beside them starts fast and holds no CUDA context. `modules/` runs in the process of a user who has torch."""
 MOST_UNDRAWN = 0.1
 """Share of the folders that the drawing may leave out, so that a new one need not touch it."""
 LONGEST_SENTENCE = 35
@@ -64,7 +65,7 @@ def check_drawing(modules: dict[str, Any]) -> None:
 
 
 _LOADERS = """import grimp, json
-graph = grimp.build_graph("tritonsmith", include_external_packages=True, cache_dir=None)
+graph = grimp.build_graph("tritonsmith", include_external_packages=True, cache_dir=None, exclude_type_checking_imports=True)
 graph.remove_import(importer="tritonsmith.evaluator.cards.machine", imported="torch")
 print(json.dumps(sorted(graph.find_downstream_modules("torch") | graph.find_downstream_modules("triton"))))
 """
@@ -74,17 +75,21 @@ _PACKAGES = "import setuptools, distutils.core as core; print(core.run_setup('se
 """Prints what a build would install."""
 
 
-def call_in(root: Path, *words: str | Path) -> str:
-    """What a program prints that finds the packages of this checkout as import-linter does."""
+def call_in(root: Path, *words: str | Path, place: str = ".typecheck") -> str:
+    """What a program prints that finds the packages of this checkout as import-linter does.
+
+    It runs in `place`: in the root itself, the folder of the public names would be taken for the whole package.
+    """
     environment = os.environ | {"PYTHONPATH": str(root / ".typecheck")}
-    done = subprocess.run([sys.executable, *map(str, words)], cwd=root, env=environment, capture_output=True, text=True, timeout=120)
+    command = [sys.executable, *map(str, words)]
+    done = subprocess.run(command, cwd=root / place, env=environment, capture_output=True, text=True, timeout=120)
     assert done.returncode == 0, done.stdout + done.stderr
     return done.stdout
 
 
 def find_loaders(root: Path) -> set[str]:
     """Modules that load torch or Triton and may not."""
-    admitted = ("tritonsmith.benchmarks.", *(f"tritonsmith.evaluator.{zone}." for zone in LOADS_TORCH))
+    admitted = ("tritonsmith.benchmarks.", "tritonsmith.modules.", *(f"tritonsmith.evaluator.{zone}." for zone in LOADS_TORCH))
     loading = json.loads(call_in(root, "-c", _LOADERS))
     assert len(loading) > 50
     return {name for name in loading if not name.startswith(admitted)}
@@ -100,14 +105,14 @@ def test_the_drawing_in_the_documents_is_true(modules: dict[str, Any]) -> None:
 
 def test_a_new_file_or_folder_is_found_without_being_named(tmp_path: Path) -> None:
     """In a copy of the tree with one file and one folder more; a new folder that loads torch is found out as well."""
-    files = (file for folder in (*house.FOLDERS, "about") for file in (ROOT / folder).rglob("*.py") if house.is_code(file, ROOT))
+    files = (file for folder in (*house.FOLDERS, "tritonsmith") for file in (ROOT / folder).rglob("*.py") if house.is_code(file, ROOT))
     for path in (*(file.relative_to(ROOT) for file in files), Path("pyproject.toml"), Path("setup.py"), Path("README.md"), Path("LICENSE")):
         (tmp_path / path).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / path).write_bytes((ROOT / path).read_bytes())
     (tmp_path / ".typecheck" / "tritonsmith").mkdir(parents=True)
     for folder in house.FOLDERS:
         (tmp_path / ".typecheck" / "tritonsmith" / folder).symlink_to(tmp_path / folder)
-    (tmp_path / ".typecheck" / "tritonsmith" / "__init__.py").symlink_to(tmp_path / "about" / "__init__.py")
+    (tmp_path / ".typecheck" / "tritonsmith" / "__init__.py").symlink_to(tmp_path / "tritonsmith" / "__init__.py")
     (tmp_path / "author/compiler/lowering/more.py").write_text("from tritonsmith.author.compiler.ir.values import Tensor\n")
     (tmp_path / "evaluator/more").mkdir()
     (tmp_path / "evaluator/more/__init__.py").write_text("")
@@ -116,8 +121,9 @@ def test_a_new_file_or_folder_is_found_without_being_named(tmp_path: Path) -> No
     assert {"author/compiler/lowering/more", "evaluator/more/more"} <= modules.keys()
     check_drawing(modules)
     assert find_loaders(tmp_path) == {"tritonsmith.evaluator.more.more"}
-    assert "tritonsmith.evaluator.more" in call_in(tmp_path, "-c", _PACKAGES)
-    assert "0 broken" in call_in(tmp_path, "-c", "from importlinter.cli import lint_imports_command; lint_imports_command(['--no-cache'])")
+    assert "tritonsmith.evaluator.more" in call_in(tmp_path, "-c", _PACKAGES, place=".")
+    lint = "from importlinter.cli import lint_imports_command as lint; lint(['--no-cache', '--config', '../pyproject.toml'])"
+    assert "0 broken" in call_in(tmp_path, "-c", lint)
 
 
 def test_arrows_between_rooms_make_no_circle(modules: dict[str, Any]) -> None:
@@ -162,7 +168,7 @@ def test_a_class_name_means_one_thing_within_a_folder(modules: dict[str, Any]) -
     assert {place: names for place, names in meant.items() if len(names) > 1 and not place[1].startswith("_")} == {}
 
 
-_TOP = "benchmarks|cli|docs|evaluator|examples|graph|nodes|prompts|tests"
+_TOP = "benchmarks|cli|docs|evaluator|examples|graph|modules|nodes|prompts|tests"
 NAMED = re.compile(rf"(?<![\w/.-])(?:(?:{_TOP})/[\w./-]*[\w]|[A-Z]+\.md)(?![\w*{{<-])")
 
 

@@ -1,1 +1,1 @@
-../../about/__init__.py
+../../tritonsmith/__init__.py

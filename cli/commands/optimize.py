@@ -34,7 +34,9 @@ from tritonsmith.cli.options import (
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import Allow, SizeValue
 from tritonsmith.evaluator.tasks.files import load_task, parse_overrides
+from tritonsmith.graph.storage.folder import name_folder
 from tritonsmith.graph.suites.shipped import find_task_file
+from tritonsmith.modules.shell import TASK_FOLDER, bring_named, name_of, names_module
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 
 _DAY = 86_400
@@ -109,7 +111,11 @@ MemoryOption = Annotated[
 ]
 TasksArgument = Annotated[
     list[str],
-    typer.Argument(metavar="TASK...", help="Task files (Model, get_inputs, get_init_inputs), folders, patterns, numbers, or a TOML list."),
+    typer.Argument(
+        metavar="TASK...",
+        help="Task files (Model, get_inputs, get_init_inputs), folders, patterns, numbers, or a TOML list; or one module: FILE.py:Class, "
+        "hf:CONFIG.json, timm:NAME.",
+    ),
 ]
 ParallelOption = Annotated[
     int | None, _about_limits("--parallel", min=1, max=1000, help="Tasks worked on at a time; default 4 for each card, offline 2.")
@@ -121,9 +127,17 @@ CheckpointsOption = Annotated[
     str, _about_files("--checkpoints", help="sqlite (in the run's folder), postgres:NAME (a variable with the connection string), or none.")
 ]
 
+InputsOption = Annotated[
+    str | None,
+    typer.Option("--inputs", help='Inputs of a module: "float32[32,512,768], int64[32,512]:50000"; default: example_inputs() of its file.'),
+]
+InitOption = Annotated[str | None, typer.Option("--init", help='Arguments of a module\'s class: "768, 12, bias=False".')]
+
 
 def optimize(
     tasks: TasksArgument,
+    inputs: InputsOption = None,
+    init: InitOption = None,
     model: ModelOption = "offline",
     base_url: BaseUrlOption = None,
     analyst_model: AnalystOption = None,
@@ -179,6 +193,12 @@ def optimize(
             money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds),
     }  # fmt: skip
     about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
+    if len(tasks) == 1 and names_module(tasks[0]):
+        out_folder = out_folder or str(name_folder(None, name_of(tasks[0])))
+        file = _bring_in(tasks[0], Path(out_folder), inputs, init, about_task.mode or "eval")
+        return _optimize_task(file, common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+    if inputs is not None or init is not None:
+        raise UsageError("--inputs and --init are for a module that is named alone, such as FILE.py:Class")
     if reads_as_one_task(tasks):
         return _optimize_task(find_task_file(tasks[0]), common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
     _optimize_suite(tasks, common, about_task, limits, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
@@ -200,6 +220,16 @@ class TaskOptions:
             None if size is SizeChoice.AUTO else size.value, parse_overrides(set_ or []),
             None if precision is PrecisionChoice.AUTO else precision.value, None if mode is None else mode.value,
         )  # fmt: skip
+
+
+def _bring_in(word: str, out_folder: Path, inputs: str | None, init: str | None, mode: str) -> str:
+    """The task file of a named module, below the run's folder. Raises UsageError."""
+    if out_folder.exists() and (not out_folder.is_dir() or any(out_folder.iterdir())):
+        raise UsageError(f"--out {out_folder}: the folder is not empty; name a new one, so that no earlier result is overwritten")
+    task, reason = bring_named(word, out_folder / TASK_FOLDER, inputs=inputs, init=init, mode=mode)
+    if reason:
+        err.print(f"{word} was not exported: {reason}. Its source file is used.", markup=False, highlight=False, soft_wrap=True)
+    return str(task)
 
 
 def reads_as_one_task(words: list[str]) -> bool:

@@ -25,6 +25,7 @@ from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT
 from tritonsmith.evaluator.reads.owners import CodeKind, kind_of
 from tritonsmith.evaluator.reads.worlds import TaskWorld, enter_world, find_contradictions
+from tritonsmith.evaluator.reference.given import list_given, load_weights
 from tritonsmith.evaluator.schema import SizeValue, Task
 from tritonsmith.evaluator.tasks.declarations import assigned_names
 
@@ -97,7 +98,10 @@ class Reference:
         return self._as_list("get_init_inputs", values)
 
     def build(self, seed: int) -> nn.Module:
-        """The model in the task's mode with weights drawn under the seed; the caller's random state stays as it was. Raises TaskError."""
+        """The model in the task's mode with weights drawn under the seed; the caller's random state stays as it was. Raises TaskError.
+
+        Buffers are those of its WEIGHTS, where it brings them along: a mask or a place is no weight to be drawn.
+        """
         arguments = self.init_inputs()
         what = f"Model({', '.join(map(_shorten, arguments))})"
         with _use_seed(seed), torch.no_grad(), _blame_task(self.task, what, "fix __init__ or get_init_inputs"):
@@ -106,7 +110,12 @@ class Reference:
             raise TaskError(f"{self.task.path}: Model is not a torch.nn.Module; derive it from torch.nn.Module")
         if lazy := [name for name, value in model.named_parameters() if is_lazy(value)]:
             raise TaskError(f"{self.task.path}: {lazy[0]} has no size before the first call; give lazy modules their sizes (nn.Linear)")
+        load_weights(self.task, model, buffers=True)
         return model.train(self.task.mode == "train")
+
+    def load_weights(self, model: nn.Module) -> None:
+        """Give a model the weights that the task brings along; without them it stays as it is. Raises TaskError."""
+        load_weights(self.task, model)
 
     def draw_inputs(self, seed: int, device: str | torch.device = "cpu") -> list[Any]:
         """Forward's arguments drawn under the seed, tensors on the device; the caller's random state stays as it was. Raises TaskError."""
@@ -195,6 +204,8 @@ def load_reference(task: Task) -> Reference:
     try:
         with _blame_task(task, "the file", "fix the file so that it imports, or install what it needs"):
             exec(compile(_apply_overrides(task), task.path, "exec"), module.__dict__)  # noqa: S102 - the user's own task file
+        for path in list_given(task):
+            world.notes.note_path(str(path.absolute()))
         require_same_reads(task, world)
     except TaskError:
         del sys.modules[name]

@@ -22,7 +22,7 @@ Span: TypeAlias = tuple[int, int]
 Shape: TypeAlias = dict[str, SizeValue]
 """One entry of a file's SHAPES: module-level names with a value, or with a span as a pair of whole numbers."""
 
-_DECLARATIONS = frozenset({"SMALL", "SHAPES", "MODE", "DOMAINS"})
+_DECLARATIONS = frozenset({"SMALL", "SHAPES", "MODE", "DOMAINS", "WEIGHTS", "INPUTS"})
 """Names that say how the task is judged, and are no sizes themselves."""
 _MODES: tuple[Mode, ...] = ("eval", "train")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)

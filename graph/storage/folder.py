@@ -33,8 +33,8 @@ LOCK = "run.lock"
 """The file that the process at work on a run has locked."""
 CHECKPOINTS = "checkpoints.sqlite"
 """The newest state of each line of work."""
-_START = {TAPE, LOCK, "kernels", "parent.json"}
-"""What may lie in a folder before a run begins there: replies and verdicts of another one."""
+_START = {TAPE, LOCK, "kernels", "parent.json", "task"}
+"""What may lie in a folder before a run begins there: replies and verdicts of another one, and a module that was brought in as a task."""
 _ROOM = 256 * 1024
 """Bytes that a step may need; a disk with less is full."""
 _DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)

@@ -298,6 +298,8 @@ def _lower_plain(call: NodeCall) -> Lowered:
     if name == "prelu":
         weight = call.weight(1, "weight")
         assert weight is not None
+        if not call.shape:
+            raise NotCovered("of a single number")  # its weight has an axis more
         if weight.size > 1:
             weight = _widen_channels(weight, len(call.shape))
         operands = [call.tensor(0, "input"), weight]

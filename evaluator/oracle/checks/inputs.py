@@ -3,6 +3,7 @@
 | kind | floating inputs |
 |--|--|
 | `own` | what the task's get_inputs draws under a fresh seed |
+| `real` | those of the task's INPUTS, where it brings some along |
 | `signed` | standard normal |
 | `ints` | whole numbers from -2 to 2: sums are exact, so a dropped or doubled term shows |
 | `tail` | standard normal, the last sixteenth of the last axis eightfold: a lost tail shows |
@@ -145,6 +146,7 @@ KINDS = {
     kind.name: kind
     for kind in (
         InputKind("own", "what get_inputs draws, under another seed", natural=True),
+        InputKind("real", "the inputs that the task brings along", natural=True, ties=True),
         InputKind("signed", "standard normal values", _draw_normal, natural=True),
         InputKind("sided", "standard normal values, six lower or higher in each slice of the first axis", _draw_sided, structural=True),
         InputKind("ints", "whole numbers from -2 to 2", _draw_ints, ties=True, exact=True),

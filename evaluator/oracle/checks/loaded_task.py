@@ -32,6 +32,7 @@ from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.draws import DrawWatch
 from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
+from tritonsmith.evaluator.reference.given import fit_inputs, inputs_fit, read_inputs
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.reference.number_types import stand_for
 from tritonsmith.evaluator.reference.precision import set_tf32
@@ -115,6 +116,8 @@ class LoadedTask:
         folder.chmod(0o755)
         with DrawWatch() as draws:
             arguments = self.reference.draw_inputs(fresh_seed(), device)
+        self._given = read_inputs(task)
+        self.has_real = inputs_fit(self._given, [one for one in arguments if isinstance(one, torch.Tensor)])
         self.is_tensor = [isinstance(argument, torch.Tensor) for argument in arguments]
         self.plain = [None if isinstance(argument, torch.Tensor) else argument for argument in arguments]
         self.weights_path = folder / "weights.pt"
@@ -155,6 +158,8 @@ class LoadedTask:
 
     def _draw_weights(self, *, moved: bool = False) -> None:
         self.model: nn.Module = self.reference.build(fresh_seed())
+        if not self._weight_files:  # the first draw is the one that the task brings along
+            self.reference.load_weights(self.model)
         if moved:
             move_constants(self.model, fresh_seed())
         self.model = self.model.to(self.device)
@@ -204,6 +209,8 @@ class LoadedTask:
     def draw(self, kind: str) -> list[torch.Tensor]:
         """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `inputs.KINDS` has them, in the same shapes."""
         own = [argument for argument in self.reference.draw_inputs(fresh_seed(), self.device) if isinstance(argument, torch.Tensor)]
+        if kind == "real" and self._given is not None:
+            return fit_inputs(self._given, own)
         drawn = self.domains.redraw(kind, own, fresh_seed())
         return map_to_unit_range(drawn, own) if self.in_unit_range and kind != "own" else drawn
 

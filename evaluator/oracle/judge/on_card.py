@@ -233,7 +233,7 @@ class CardJudge:
     def _check(self, log: TrialLog, runner: RunnerHandle, kernel: KernelText, profile: str) -> bool:
         """Check accuracy, settled outputs and repetition. Returns whether bits vary; `Variation` says when they may."""
         got, asked = list[torch.Tensor](), Counter[str]()
-        kinds = (*_FIRST_TRIALS[profile], *stress_kinds(profile), *_LAST_TRIALS[profile])
+        kinds = _list_kinds(profile, real=self.session.has_real)
         for number, kind in enumerate(kinds):
             STEPS.note(f"check, inputs {number + 1} of {len(kinds)}")
             if profile == "strict" and number == 2:  # weights kept from an earlier call must not survive new ones
@@ -262,6 +262,12 @@ class CardJudge:
                 raise BaselineError(strongest, "; ".join(self.baselines.notes))
             sessions.append(session)
         return sessions
+
+
+def _list_kinds(profile: str, *, real: bool) -> tuple[str, ...]:
+    """Kinds of inputs of the checked calls. Real ones are second, where `strict` still has the weights that the task brings along."""
+    first = _FIRST_TRIALS[profile]
+    return (first[0], *(("real",) if real else ()), *first[1:], *stress_kinds(profile), *_LAST_TRIALS[profile])
 
 
 def _accept(

@@ -19,7 +19,7 @@ from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.checks.corners import check_corners
 from tritonsmith.evaluator.oracle.checks.correctness import accepted, reached_class
-from tritonsmith.evaluator.oracle.checks.inputs import stress_kinds
+from tritonsmith.evaluator.oracle.checks.inputs import KINDS, stress_kinds
 from tritonsmith.evaluator.oracle.checks.loaded_task import MOVED_WEIGHTS, LoadedTask, fresh_seed
 from tritonsmith.evaluator.oracle.checks.neighbours import checked_calls
 from tritonsmith.evaluator.oracle.checks.trials import (
@@ -171,13 +171,14 @@ class CardFreeJudge:
         races, self._configurations = _list_races(first), _count_configurations(first)
         earlier = copy_last_trace(runner, blobs=False)  # a later call may take for granted what this one left, and nothing else
         STEPS.note("the task's own inputs, in several orders" if _SHUFFLES[profile] else "the task's own inputs")
-        tensors = self.session.draw("own")
+        kind = "real" if profile == "strict" and self.session.has_real else "own"  # with the weights that the task brings along
+        tensors = self.session.draw(kind)
         in_turn = fresh_call(self.session, runner, tensors, _IN_TURN, self._limit)
         facts = runner.facts(self._limit)  # of a warm call: weights are packed, as they are when the compiler's process counts
         races |= _list_races(facts)
         trace = copy_last_trace(runner, blobs=True)
         require_settled(runner, in_turn)
-        expected = compute_expected(self.session, tensors)
+        expected = compute_expected(self.session, tensors, KINDS[kind])
         same = _Outcomes(expected, in_turn)
         for order in range(1, _SHUFFLES[profile] + 1):
             races |= self._call_shuffled(same, runner, tensors, order)
@@ -218,7 +219,7 @@ class CardFreeJudge:
         if profile == "strict":
             self.session.use_weights(MOVED_WEIGHTS)
             runner.command(Command.WEIGHTS, timeout=self._limit)
-        calls = list(enumerate(_list_other_calls(profile, self._configurations), start=1))
+        calls = list(enumerate(_list_other_calls(profile, self._configurations, real=self.session.has_real), start=1))
         orders, failed, report = _REPLAYS[profile], None, dict[str, Any]()
         for number, order in enumerate(orders):
             self._replayer.begin(kernel, traces, tensors, order, fresh_seed(), _PATIENCE[profile])
@@ -300,13 +301,14 @@ def _require_accurate(log: TrialLog, same: _Outcomes, configurations: int) -> No
         raise RunnerFault(fault.status, f"{fault}{_TUNED if tuned else ''}") from fault
 
 
-def _list_other_calls(profile: str, configurations: int) -> list[tuple[str, int]]:
+def _list_other_calls(profile: str, configurations: int, *, real: bool = False) -> list[tuple[str, int]]:
     """Kinds of inputs that are still to be checked, with a schedule for each: an order, and the configuration that autotuners keep.
 
     `strict` takes an order of its own for each, and new weights: those kept from an earlier call must not survive. There every
-    configuration has a call on the task's own inputs.
+    configuration has a call on the task's own inputs. `real` says that the task brings inputs along,
+    with which `strict` has begun.
     """
-    kinds = stress_kinds(profile, interpreted=True)
+    kinds = (*((("own" if profile == "strict" else "real"),) if real else ()), *stress_kinds(profile, interpreted=True))
     if profile != "strict":
         return [(kind, schedule_word(_IN_TURN, 1 + number)) for number, kind in enumerate(kinds)]
     others = range(1, min(configurations, _MOST_CONFIGURATIONS))

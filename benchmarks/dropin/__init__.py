@@ -1,0 +1,1 @@
+"""What a drop-in costs on top of its kernel."""

@@ -1,0 +1,33 @@
+"""A process that brings one module in by its name: `python -m tritonsmith.modules.bringing`, with a JSON object on standard input."""
+
+import json
+import sys
+from pathlib import Path
+
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.modules.bringing.bring import bring
+from tritonsmith.modules.bringing.named import load_named, read_init
+
+
+def main() -> int:
+    """Write the task's folder; the answer is a JSON object on standard output. 2 where the module cannot be brought in."""
+    asked, answer = json.load(sys.stdin), sys.stdout
+    sys.stdout = sys.stderr  # what the user's own code prints is not the answer
+    try:
+        module, inputs = load_named(asked["word"], asked["inputs"], asked["init"])
+        brought = bring(
+            module,
+            inputs,
+            Path(asked["folder"]),
+            mode=asked["mode"],
+            init=read_init(asked["init"]) if asked["init"] else None,
+        )
+    except UsageError as error:
+        print(json.dumps({"error": str(error)}), file=answer)  # noqa: T201 - the caller reads it
+        return 2
+    print(json.dumps({"task": str(brought.task), "way": brought.way, "reason": brought.reason}), file=answer)  # noqa: T201
+    return 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

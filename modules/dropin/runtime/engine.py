@@ -1,0 +1,153 @@
+"""One call of a drop-in: a guard, and then the kernel or the original."""
+
+from __future__ import annotations
+
+import re
+import warnings
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+from torch._C import _len_torch_dispatch_stack
+
+from tritonsmith.modules.dropin.runtime.form import RefusedCall, list_tensors
+from tritonsmith.modules.dropin.runtime.guard import Guard
+from tritonsmith.modules.dropin.runtime.kernel import Kernel
+from tritonsmith.modules.dropin.runtime.operator import Instance, Operator, find_operator, switch_card
+
+
+class FallbackWarning(UserWarning):
+    """A drop-in runs the original in place of its kernel, and why."""
+
+
+class Engine:
+    """What decides for one module whether its kernel runs.
+
+    Args:
+        owner: the module in whose place the kernel runs.
+        kernel: the kernel.
+        original: forward of the original, called as `original(owner, *args, **kwargs)`.
+        plain: the owner as an object of its own class.
+    """
+
+    def __init__(
+        self, owner: nn.Module, kernel: Kernel, original: Callable[..., Any], plain: nn.Module
+    ) -> None:
+        self.owner = owner
+        self.kernel = kernel
+        self.original = original
+        self.told: set[str] = set()
+        """Reasons that were told already."""
+        self.operator: Operator = find_operator(kernel, plain)
+        self.guard = Guard(owner, kernel, self.operator, plain)
+        self._flat = kernel.form.is_flat
+        self._count = len(kernel.form.given)
+        self._arguments = kernel.form.arguments
+        self._straight = self._arguments == tuple(range(len(self._arguments))) and not kernel.form.constants
+        self._instance: Instance | None = None
+        self._captured: list[Instance] = []
+        self._versions: tuple[int, ...] = ()
+        self._bound: list[torch.Tensor] = []
+        kernel.see_writes(owner)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Copies and files of a module hold no engine: each module makes its own."""
+        return type(None), ()
+
+    # ---- one call
+
+    def call(self, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        """The result of a call: by the kernel where that is proven, else by the original."""
+        try:
+            tensors = (
+                args
+                if self._flat and not kwargs and len(args) == self._count
+                else self.kernel.form.read_tensors(args, kwargs)
+            )
+        except RefusedCall as refused:
+            return self._fall_back(str(refused), args, kwargs)
+        reason = self.guard.find_reason(tensors)
+        if reason:
+            return self._fall_back(reason, args, kwargs)
+        try:
+            return self._run(tensors)
+        except torch.OutOfMemoryError:
+            raise
+        except Exception as error:  # noqa: BLE001 - a kernel that refuses or cannot be launched: the original stands for it
+            text = " ".join(str(error).split())[:200]
+            return self._fall_back(f"the kernel refuses ({type(error).__name__}: {text})", args, kwargs)
+
+    def _fall_back(self, reason: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
+        self.tell(reason)
+        return self.original(self.owner, *args, **kwargs)
+
+    def tell(self, reason: str) -> None:
+        """Warn about a fallback, once for each reason."""
+        kind = re.sub(r"\d+", "#", reason)[:80]  # other numbers are the same reason
+        if kind not in self.told:
+            self.told.add(kind)
+            message = f"{self.kernel.name} runs as the original, without its kernel: {reason} (told once)"
+            warnings.warn(message, FallbackWarning, stacklevel=6)
+
+    # ---- the kernel
+
+    def _run(self, tensors: Sequence[torch.Tensor]) -> Any:
+        weights = self.guard.weights
+        if torch.is_grad_enabled() and (
+            any(x.requires_grad for x in tensors) or any(weight.requires_grad for weight in weights)
+        ):
+            if self.operator.skeleton is None or self.kernel.proof.updates:
+                return self._run_original(tensors, "gradients are asked for, and they come from the original")
+            return self.kernel.form.build_result(self.operator.compute(tensors, weights))
+        if _len_torch_dispatch_stack():
+            return self.kernel.form.build_result(self.operator.compute(tensors, weights))
+        instance = self._instance
+        device = (tensors[0] if tensors else weights[0]).device
+        if instance is None or self._bound is not weights:
+            instance = self._instance = Instance(self.kernel, device)
+            instance.bind(dict(zip(self.kernel.state, weights, strict=True)))
+            self._bound = weights
+        if device.type == "cuda":
+            with switch_card(device):
+                result = self.kernel.forward(self._choose_for_capture(instance).model, *self._pick(tensors))
+        else:
+            result = self.kernel.forward(instance.model, *self._pick(tensors))
+        if self.kernel.proof.updates:
+            self._take_updates(instance)
+        if type(result) is torch.Tensor and self.kernel.form.result is None:
+            return result
+        return self.kernel.form.build_result(list_tensors(result))
+
+    def _run_original(self, tensors: Sequence[torch.Tensor], reason: str) -> Any:
+        args, kwargs = self.kernel.form.build_call(tensors)
+        return self._fall_back(reason, args, kwargs)
+
+    def _pick(self, tensors: Sequence[torch.Tensor]) -> Sequence[Any]:
+        return tensors if self._straight else self.kernel.form.pick_arguments(tensors)
+
+    def _choose_for_capture(self, instance: Instance) -> Instance:
+        """Inside a CUDA graph that is being captured: a ModelNew that packs its weights in the graph, unless they were packed before it.
+
+        What is packed in a graph has no values until the graph is replayed, so nothing else may use it.
+        """
+        if not self.kernel.keeps:
+            return instance
+        versions = tuple(weight._version for weight in self.guard.weights)
+        if not torch.cuda.is_current_stream_capturing():
+            self._versions = versions
+            return instance
+        if versions == self._versions:
+            return instance
+        fresh = Instance(self.kernel, self.guard.weights[0].device)
+        fresh.bind(dict(zip(self.kernel.state, self.guard.weights, strict=True)))
+        self._captured.append(fresh)
+        return fresh
+
+    def _take_updates(self, instance: Instance) -> None:
+        """Buffers that forward replaced, back into the module."""
+        places = dict(zip(self.kernel.state, self.guard.places, strict=True))
+        for origin, own, own_name in instance.places:
+            _, held, name = places[origin]
+            if own[own_name] is not held.get(name) and origin in self.kernel.proof.updates:
+                held[name] = own[own_name]

@@ -1,0 +1,103 @@
+"""What came of a module that was optimized: the run's answer, its folder, and the drop-in. Imports torch where the drop-in is asked for."""
+
+from __future__ import annotations
+
+from functools import cached_property
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from tritonsmith.graph.storage.summary import Summary
+
+if TYPE_CHECKING:
+    from torch import nn
+
+
+class Result:
+    """The end of one run on a module.
+
+    Args:
+        original: the module that was given, as it is.
+        folder: of the run; it holds `best.py`, `summary.json` and every kernel.
+        task: the folder of the task that the module was written down as.
+        summary: the run as `summary.json` tells it.
+
+    Example:
+        >>> result = tritonsmith.optimize(block, torch.randn(8, 128, 512))
+        >>> print(result.answer)
+        >>> faster = result.module
+    """
+
+    def __init__(self, original: nn.Module, folder: Path, task: Path, summary: Summary) -> None:
+        self.original = original
+        self.folder = folder
+        self.task = task
+        self.summary = summary
+
+    @property
+    def answer(self) -> str:
+        """The first words about the run: FASTER, NOT FASTER, right, NOT CONFIRMED or NO KERNEL, and what that rests on."""
+        return self.summary.answer
+
+    @property
+    def best(self) -> Path | None:
+        """The file with the winning kernel; None where no kernel was accepted."""
+        path = self.folder / "best.py"
+        return path if self.summary.winner is not None and path.is_file() else None
+
+    @cached_property
+    def _drop_in(self) -> Any:
+        """The drop-in's own record. Raises UsageError where there is no kernel."""
+        return import_module("tritonsmith.modules.dropin.drop_in").make_drop_in(
+            self.original, self.folder, self.task
+        )
+
+    @property
+    def module(self) -> nn.Module:
+        """The drop-in: the original's class, parameters and storage, with the winning kernel where it is proven. Raises UsageError."""
+        module: nn.Module = self._drop_in.module
+        return module
+
+    @property
+    def report(self) -> str:
+        """For what the kernel is proven, on what, and when the original runs in its place; several lines. Raises UsageError."""
+        return str(self._drop_in.report)
+
+    def save(self, folder: str | Path, name: str | None = None) -> Path:
+        """Write a folder that pip installs and that follows the layout of Hugging Face `kernels`.
+
+        Args:
+            folder: new or empty.
+            name: of the package, such as `fast-block`; from the class's name where it is left out.
+        Raises:
+            UsageError: there is no kernel, the folder is not empty, or the module's call cannot be written down.
+        """
+        return Path(self._drop_in.save(folder, name))
+
+    def apply(self, model: nn.Module, name: str | None = None) -> list[str]:
+        """Put the drop-in into a larger model, and give the names where it stands.
+
+        Args:
+            model: it is changed.
+            name: of the module there, or a pattern such as `layers.*.mlp`; looked for where it is left out.
+        Raises:
+            UsageError: there is no kernel, or nothing there fits; the model stays as it is.
+        """
+        return list(self._drop_in.apply(model, name))
+
+    def revert(self, model: nn.Module) -> list[str]:
+        """Take the drop-ins of this result out of a model, and give the names where the originals stand again."""
+        return list(self._drop_in.revert(model))
+
+    def check(self, inputs: Any) -> Any:
+        """Compare drop-in and original on the inputs of one call, by the judge's rule; the answer is true where they agree.
+
+        Args:
+            inputs: in any form that `optimize` takes.
+        Raises:
+            UsageError: there is no kernel, or the original fails on these inputs.
+        """
+        return self._drop_in.check(inputs)
+
+    def __repr__(self) -> str:
+        return f"<tritonsmith result: {self.answer}; {self.folder}>"

@@ -1,0 +1,57 @@
+"""Modules that a command line names: told apart from task files, and brought in by a process of their own, for a command loads no torch."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+from tritonsmith.evaluator.errors import UsageError
+
+TASK_FOLDER = "task"
+"""Name of the task's folder in that of a run."""
+_NAMED = re.compile(r"^(?:hf:.+|timm:.+|.+\.py:[A-Za-z_]\w*)$")
+
+
+def names_module(word: str) -> bool:
+    """Whether a word names a module and no task file: `FILE.py:Class`, `hf:CONFIG.json` or `timm:NAME`."""
+    return _NAMED.match(word) is not None and not Path(word).exists()
+
+
+def name_of(word: str) -> str:
+    """What a named module is called in the name of a folder."""
+    kind, _, rest = word.partition(":")
+    return Path(rest).stem if kind in ("hf", "timm") else word.rpartition(":")[2]
+
+
+def bring_named(
+    word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str
+) -> tuple[Path, str]:
+    """The task file of a named module, and why it was not exported (empty where it was). Raises UsageError.
+
+    Args:
+        word: see `names_module`.
+        folder: of the task, new or empty.
+        inputs: types and sizes of its inputs; None for `example_inputs()` of its file.
+        init: arguments of its constructor.
+        mode: `eval` or `train`.
+    """
+    asked = {"word": word, "folder": str(folder), "inputs": inputs, "init": init, "mode": mode}
+    done = subprocess.run(
+        [sys.executable, "-m", "tritonsmith.modules.bringing"],
+        input=json.dumps(asked),
+        stdout=subprocess.PIPE,
+        text=True,
+        check=False,
+    )
+    try:
+        answer = json.loads(done.stdout.splitlines()[-1])
+    except (IndexError, ValueError):
+        raise UsageError(
+            f"{word}: the process that reads it ended with code {done.returncode}; its own message stands above"
+        ) from None
+    if "error" in answer:
+        raise UsageError(answer["error"])
+    return Path(answer["task"]), answer["reason"]

@@ -1,0 +1,200 @@
+"""A live module written down as a task: its state, structures, inputs and sizes, and what is refused."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from torch import nn
+
+from brought import Apply, bring_and_compare
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.reference.module import load_reference
+from tritonsmith.evaluator.tasks.files import load_task
+from tritonsmith.modules.bringing.bring import bring
+from tritonsmith.modules.bringing.structure import Signature
+
+x2, x3, x4 = torch.randn(6, 8), torch.randn(3, 5, 8), torch.randn(2, 4, 9, 10)
+ids = torch.randint(0, 12, (3, 5))
+
+
+class Inner(nn.Module):
+    """Holds what a state_dict may hold: shared weights, a mask that is not kept, a plain tensor, places."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.table = nn.Embedding(12, 8)
+        self.out = nn.Linear(8, 12, bias=False)
+        self.out.weight = self.table.weight
+        self.scale = nn.Parameter(torch.rand(8) + 0.5)
+        self.unused = nn.Parameter(torch.randn(3))
+        self.register_buffer("places", torch.arange(64)[None], persistent=False)
+        self.register_buffer("hidden", torch.rand(64, 64) < 0.5)
+        self.plain = torch.randn(8)
+
+    def forward(
+        self,
+        ids: torch.Tensor,
+        *,
+        options: dict[str, Any],
+        factor: float = 1.0,
+        unread: torch.Tensor | None = None,
+    ) -> dict[str, Any]:
+        length = ids.shape[1]
+        states = self.table(ids) * self.scale + self.plain + self.places[:, :length, None] * factor
+        states = states.masked_fill(self.hidden[:length, :length].any(1)[None, :, None], 0.0)
+        if options["bias"] is not None:
+            states = states + options["bias"]
+        return {"logits": self.out(states), "rest": (states, None, 7)}
+
+
+def test_state_and_structure_are_those_of_the_original(tmp_path: Path) -> None:
+    module, bias = Inner(), torch.randn(8)
+    call = ((ids,), {"options": {"bias": bias}, "factor": 0.5, "unread": torch.ones(2)})
+    brought = bring_and_compare(module, call, tmp_path / "task")
+    signature = Signature.read(tmp_path / "task")
+    assert signature.inputs == (0, 1) and brought.sizes == {"batch": 3, "width": 5}
+    state = torch.load(tmp_path / "task" / "weights.pt")
+    assert state.keys() == {*module.state_dict(), "places", "plain"} == signature.state.keys()
+    assert torch.equal(state["hidden"], module.hidden) and signature.state["plain"] == "plain"
+    assert "self.out.weight = self.table.weight" in brought.task.read_text()
+    model = load_reference(load_task(brought.task)).build(5)
+    assert torch.equal(model.hidden, module.hidden), "buffers are the original's under every draw"
+    assert not torch.equal(model.scale, module.scale)
+    with torch.no_grad():
+        wanted = module(*call[0], **call[1])
+        found = signature.build_result([wanted["logits"], wanted["rest"][0]])
+    assert found["rest"][1:] == (None, 7) and torch.equal(found["logits"], wanted["logits"])
+    with pytest.raises(UsageError, match="the task is made for 0.5"):
+        signature.flatten_call(call[0], call[1] | {"factor": 2.0})
+    with pytest.raises(UsageError, match="another structure"):
+        signature.flatten_call(call[0], {"options": {"bias": bias}})
+
+
+def test_a_module_stays_as_it_is(tmp_path: Path) -> None:
+    module = nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8), nn.Dropout(0.5))
+    module[1].eval()
+    before = {name: value.clone() for name, value in module.state_dict().items()}
+    attributes = [set(vars(part)) for part in module.modules()]
+    bring(module, x2, tmp_path)
+    assert module.training and not module[1].training and module[2].training
+    assert attributes == [set(vars(part)) for part in module.modules()]
+    assert all(torch.equal(value, before[name]) for name, value in module.state_dict().items())
+
+
+def test_training_updates_statistics(tmp_path: Path) -> None:
+    brought = bring_and_compare(nn.Sequential(nn.Linear(8, 8), nn.BatchNorm1d(8)), x2, tmp_path, mode="train")
+    assert 'MODE = "train"' in brought.task.read_text() and "nn.BatchNorm1d(8)" in brought.task.read_text()
+
+
+def test_inputs_are_drawn_like_the_real_ones(tmp_path: Path) -> None:
+    mask = torch.full((5, 5), float("-inf")).triu(1)
+    turned = torch.randn(5, 3).t() * 4 + 2
+    module = Apply(lambda i, m, t, p, f: i.float() @ torch.ones(5, 5) + m[0] + t + p + f)
+    brought = bring_and_compare(module, (ids, mask, turned, torch.arange(5), torch.ones(3, 5) > 0), tmp_path)
+    drawn = load_reference(load_task(brought.task)).draw_inputs(1)
+    assert torch.equal(drawn[1], mask) and torch.equal(drawn[3], torch.arange(5)) and bool(drawn[4].all())
+    assert drawn[2].stride() == turned.stride() and 1 < float(drawn[2].std()) < 10
+    assert 0 <= int(drawn[0].min()) and int(drawn[0].max()) <= int(ids.max())
+
+
+def test_inputs_that_cannot_be_drawn_are_the_real_ones(tmp_path: Path) -> None:
+    root = torch.randn(6, 6)
+    positive = root @ root.t() + torch.eye(6)
+    brought = bring_and_compare(Apply(torch.linalg.cholesky), positive, tmp_path / "task")
+    (drawn,) = load_reference(load_task(brought.task)).draw_inputs(3)
+    assert torch.equal(drawn, positive)
+    with pytest.raises(UsageError, match="cannot be drawn for other sizes"):
+        bring(Apply(torch.linalg.cholesky), positive, tmp_path / "none", shapes={"batch": (2, 8)})
+
+
+def test_other_sizes_are_declared_and_compared(tmp_path: Path) -> None:
+    norm = nn.RMSNorm(8, 1e-6)
+    text = bring(norm, x3, tmp_path / "span", shapes={"batch": (1, 64), "length": 7}).task.read_text()
+    assert "SHAPES = [{'batch': (1, 64), 'length': 7}]" in text
+    text = bring(norm, x3, tmp_path / "axis", shapes={"x": {0: (2, 4)}}).task.read_text()
+    assert "SHAPES = [{'batch': (2, 4)}]" in text
+    one = bring(norm, x3[:1], tmp_path / "list", shapes=[x3, torch.randn(6, 5, 8)])
+    assert one.sizes == {"batch": 1, "length": 5}
+    assert "SHAPES = [{'batch': 3, 'length': 5}, {'batch': 6, 'length': 5}]" in one.task.read_text()
+    for wrong, said in (
+        ({"rows": 3}, "no size of this module"),
+        ({"x": {2: 4}}, "takes 8 alone"),
+        ({"batch": (4, 2)}, "pair"),
+        ([(x3, x3)], "fails on the inputs"),
+    ):
+        with pytest.raises(UsageError, match=said):
+            bring(norm, x3, tmp_path / "wrong", shapes=wrong)
+    by_size = Apply(lambda x: x + 1 if x.shape[0] > 2 else x - 1)
+    with pytest.raises(UsageError, match="at batch = 1 what torch.export gives is not"):
+        bring(by_size, x3, tmp_path / "wrong", shapes={"batch": (1, 4)})
+    assert not (tmp_path / "wrong").exists(), "nothing is left of what was refused"
+
+
+class Branches(nn.Module):
+    """Its way depends on values, so that it cannot be exported."""
+
+    def __init__(self, width: int, gain: float) -> None:
+        super().__init__()
+        self.linear, self.gain = nn.Linear(width, width), gain
+
+    def forward(self, x: torch.Tensor, *, flags: dict[str, bool]) -> dict[str, torch.Tensor]:
+        result = self.linear(x) * self.gain
+        return {"y": result + 1 if flags["up"] and float(x.sum()) > -1e9 else result}
+
+
+def test_what_cannot_be_exported_is_taken_by_its_source(tmp_path: Path) -> None:
+    module, call = Branches(8, 0.5), ((x2,), {"flags": {"up": True}})
+    with pytest.raises(
+        UsageError,
+        match=r"depends on values of tensors \(.*test_bringing.py, line \d+\).*init= .*\(width is not known\)",
+    ):
+        bring(module, call, tmp_path / "none")
+    brought = bring(module, call, tmp_path / "task", init={"width": 8, "gain": 0.5})
+    assert brought.way == "source" and "depends on values" in brought.reason
+    reference = load_reference(load_task(brought.task))
+    model = reference.build(1)
+    reference.load_weights(model)
+    with torch.no_grad():
+        assert torch.equal(model(x2), module(x2, flags={"up": True})["y"])
+    with pytest.raises(UsageError, match="its class made anew gives"):
+        bring(module, call, tmp_path / "none", init=(8, 0.25))
+
+
+class Counting(nn.Module):
+    """Keeps count of its calls in a buffer."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.register_buffer("count", torch.zeros(()))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.count += 1
+        return x * self.count
+
+
+BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
+    "no module": (3, x2, {}, "give a torch.nn.Module"),
+    "compiled": (torch.jit.script(nn.Linear(8, 8)), x2, {}, "TorchScript"),
+    "meta weights": (nn.Linear(8, 8, device="meta"), x2, {}, "weight is on the meta device"),
+    "meta inputs": (nn.Linear(8, 8), x2.to("meta"), {}, "argument 1 is on the meta device"),
+    "lazy": (nn.LazyLinear(8), x2, {}, "call the module once"),
+    "wrong inputs": (nn.Linear(5, 8), x2, {}, "Linear fails on the inputs"),
+    "objects": (nn.Linear(8, 8), (x2, object()), {}, "argument 2 is a object"),
+    "sparse": (nn.Linear(8, 8), x2.to_sparse(), {}, "plain dense tensor"),
+    "random": (nn.Dropout(0.5), x2, {"mode": "train"}, "draws random numbers"),
+    "counting": (Counting(), x2, {}, "changes its own count in evaluation mode"),
+    "no tensor": (Apply(lambda x: 3), x2, {}, "holds no tensor"),
+    "shared": (Apply(lambda x, y: x.add_(1) + y), (x2, x2), {}, "share memory"),
+    "no mode": (nn.Linear(8, 8), x2, {"mode": "fast"}, "choose eval or train"),
+}
+
+
+@pytest.mark.parametrize("name", BAD)
+def test_what_cannot_be_brought_in_is_said_in_one_sentence(name: str, tmp_path: Path) -> None:
+    module, inputs, options, said = BAD[name]
+    with pytest.raises(UsageError, match=said) as told:
+        bring(module, inputs, tmp_path / "task", **options)
+    assert "\n" not in str(told.value) and not (tmp_path / "task").exists()

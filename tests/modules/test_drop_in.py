@@ -1,0 +1,152 @@
+"""A drop-in in a user's program: results, copies, gradients, fallbacks, compilers, larger models and files."""
+
+import json
+import os
+import subprocess
+import sys
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+HELPERS = Path(__file__).parents[1] / "helpers"
+CLOSE = 2e-5
+"""Of float32 results and gradients, as a share of the largest."""
+RUNTIME = (
+    "best.py",
+    "engine.py",
+    "form.py",
+    "graphs.py",
+    "guard.py",
+    "kernel.json",
+    "kernel.py",
+    "layers.py",
+    "module.py",
+    "operator.py",
+    "package.py",
+    "proof.py",
+)
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return tmp_path_factory.mktemp("drop_in")
+
+
+@pytest.fixture(scope="module")
+def told(folder: Path) -> dict[str, Any]:
+    """Answers to all questions, from one process under Triton's interpreter."""
+    places = os.pathsep.join(filter(None, (str(HELPERS), os.environ.get("PYTHONPATH", ""))))
+    done = subprocess.run(
+        [sys.executable, HELPERS / "drop_in_use.py", folder], capture_output=True, text=True, check=False, timeout=250,
+        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": places},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr[-3000:]
+    answers: dict[str, Any] = json.loads(done.stdout)
+    return answers
+
+
+def require_close(told: dict[str, Any], *names: str) -> None:
+    assert all(told[name] <= CLOSE for name in names), {name: told[name] for name in names}
+
+
+def test_the_kernel_runs_with_the_weights_of_the_moment(told: dict[str, Any]) -> None:
+    assert told["kernels ran"] and told["told"] == [] and told["shared"] and told["same class"]
+    require_close(told, *(name for name in told if name.startswith("close")))
+
+
+def test_copies_have_kernels_and_weights_of_their_own(told: dict[str, Any]) -> None:
+    for name in ("deepcopy", "pickle", "torch.save", "copy"):
+        require_close(told, name)
+        assert told[f"{name} told"] == []
+    require_close(told, "original after copies")
+
+
+def test_gradients_are_the_original_s(told: dict[str, Any]) -> None:
+    require_close(told, "gradients", "gradients of gradients", "compiled gradients")
+    assert told["frozen"]
+
+
+@pytest.mark.parametrize(
+    ("name", "words"),
+    [
+        ("size", "has the shape [54, 16], and the kernel is proven for [2 to 8, 16]"), ("layout", "lies in memory in another way"),
+        ("type", "is float64, and the kernel is proven for float32"), ("autocast", "autocast is on"), ("transform", "inside a transform"),
+        ("hook", "a has a hook"), ("replaced", "another module stands at a"), ("made otherwise", "its n.eps is 0.5 and not 1e-05"),
+    ],
+)  # fmt: skip
+def test_what_is_not_proven_runs_as_the_original_and_is_told_once(
+    told: dict[str, Any], name: str, words: str
+) -> None:
+    (sentence,) = told[name]
+    assert words in sentence
+    assert told.get(f"{name} same", True)
+
+
+def test_hooks_and_parametrisations_work(told: dict[str, Any]) -> None:
+    assert told["own hook"] == [1]
+    for number in range(2):
+        warned, difference = told[f"parametrised {number}"]
+        assert warned == [] and difference <= CLOSE
+
+
+def test_compilers_see_one_operator_in_one_graph(told: dict[str, Any]) -> None:
+    assert told["opcheck"] == ["SUCCESS"]
+    assert told["operators"] == 2 and told["graphs for three sizes"] == 1
+    assert told["operators beyond"] == 0 and told["compiled beyond"]
+    require_close(told, "compiled", "exported")
+
+
+def test_drop_ins_are_put_into_larger_models_and_taken_out(told: dict[str, Any]) -> None:
+    assert (
+        told["found"] == ["blocks.0"] and told["by pattern"] == ["blocks.0", "blocks.1"] == told["reverted"]
+    )
+    assert told["plain again"] and "first is another module" in told["refused"]
+    require_close(told, "applied")
+
+
+def test_check_finds_a_wrong_kernel_by_the_judge_s_rule(told: dict[str, Any]) -> None:
+    assert told["check"] == [True, ""] and told["check of a wrong one"] is False
+    assert "[18, 16]" in told["check beyond"]
+    assert "float32[2 to 8, 16]" in told["report"] and "proven for a test" in told["report"]
+
+
+def test_a_saved_folder_has_the_layout_of_hugging_face_kernels(told: dict[str, Any], folder: Path) -> None:
+    files = set(told["files"])
+    assert {
+        "build.toml",
+        "pyproject.toml",
+        "CARD.md",
+        "tests/test_fast_block.py",
+        "build/torch-cuda/metadata.json",
+    } <= files
+    for place in ("torch-ext/fast_block", "build/torch-cuda"):
+        assert {f"{place}/{name}" for name in ("__init__.py", "_ops.py", *RUNTIME)} <= files
+    build = tomllib.loads((folder / "saved" / "build.toml").read_text())
+    assert (
+        build["general"]["name"] == "fast-block"
+        and build["general"]["edition"] == 5
+        and build["torch-noarch"]["pyext"] == ["json", "py"]
+    )
+    metadata = json.loads((folder / "saved" / "build" / "torch-cuda" / "metadata.json").read_text())
+    assert (
+        metadata["name"] == "fast-block"
+        and metadata["python-depends"] == []
+        and metadata["backend"] == {"type": "cuda"}
+    )
+    for path in (folder / "saved" / "torch-ext").rglob("*.py"):
+        assert "import tritonsmith" not in path.read_text() and "from tritonsmith" not in path.read_text()
+
+
+def test_a_saved_folder_is_loaded_imported_and_used_as_a_layer(told: dict[str, Any]) -> None:
+    require_close(told, "loaded", "imported", "layer compiled")
+    assert told["layer"][0] <= CLOSE and told["layer"][1] == []
+    assert told["stateless"] and told["operator"]
+
+
+def test_kernelize_takes_a_saved_folder(told: dict[str, Any]) -> None:
+    if "kernelized" not in told:
+        pytest.skip("the package kernels of Hugging Face is not installed")
+    difference, warned, module = told["kernelized"]
+    assert difference <= CLOSE and warned == [] and module.startswith("_fast_block_cpu_")
