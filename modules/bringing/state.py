@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 import torch
 from torch import nn
 
-from tritonsmith.author.members import assign, attribute, parent_lines, settle_members
+from tritonsmith.author.members import Line, Member, attribute, list_parents, settle_members
 
 _MOST_LISTED = 64
 """Values of a tensor that are written one by one."""
@@ -58,18 +58,18 @@ def write_state(state: State, layers: Mapping[str, str]) -> tuple[str, ...]:
         state: what there is to make.
         layers: constructor calls by the path of the layer.
     """
-    lines: list[str] = []
+    lines: list[Line] = []
     first: dict[int, str] = {}
     for name, value in state.values.items():
         layer = name.rpartition(".")[0]
         shared = first.setdefault(_identity(value), name)
         if layer in layers:
-            lines += [*parent_lines(layer, of_module=True), assign(layer, layers[layer])]
+            lines += [*list_parents(layer, of_module=True), Member(layer, layers[layer])]
             if shared != name:
-                lines.append(assign(name, attribute(shared)))
+                lines.append(Member(name, attribute(shared)))
             continue
-        lines += parent_lines(name) if isinstance(value, nn.Parameter) else _parents_of_buffer(name)
-        lines.append(_write_tensor(name, value) if shared == name else assign(name, attribute(shared)))
+        lines += list_parents(name) if isinstance(value, nn.Parameter) else _parents_of_buffer(name)
+        lines.append(_write_tensor(name, value) if shared == name else Member(name, attribute(shared)))
     return settle_members(lines)
 
 
@@ -77,17 +77,17 @@ def _identity(value: torch.Tensor) -> int:
     return id(value)
 
 
-def _parents_of_buffer(name: str) -> list[str]:
+def _parents_of_buffer(name: str) -> list[Member]:
     """The bare modules above a buffer, which its last part is no member of."""
     holder = name.rpartition(".")[0]
-    return [*parent_lines(holder, of_module=True), assign(holder, "nn.Module()")] if holder else []
+    return [*list_parents(holder, of_module=True), Member(holder, "nn.Module()")] if holder else []
 
 
-def _write_tensor(name: str, value: torch.Tensor) -> str:
+def _write_tensor(name: str, value: torch.Tensor) -> Line:
     text = write_values(value.detach(), drawn=isinstance(value, nn.Parameter))
     if isinstance(value, nn.Parameter):
         still = "" if value.requires_grad else ", requires_grad=False"
-        return assign(name, f"nn.Parameter({text}{still})")
+        return Member(name, f"nn.Parameter({text}{still})")
     holder, _, last = name.rpartition(".")
     return f'{attribute(holder)}.register_buffer("{last}", {text})'
 
