@@ -1,8 +1,9 @@
 """A layer of torch's own transformer, put into the model that it came from and taken out again."""
 
 import torch
-import tritonsmith
 from torch import nn
+
+import tritonsmith
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 layer = nn.TransformerEncoderLayer(64, 4, 128, batch_first=True, norm_first=True)

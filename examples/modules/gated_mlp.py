@@ -1,8 +1,9 @@
 """A gated MLP block with its weights: optimized, then used in its place. Without a card kernels run in Triton's interpreter."""
 
 import torch
-import tritonsmith
 from torch import nn
+
+import tritonsmith
 
 
 class GatedMLP(nn.Module):

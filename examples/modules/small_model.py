@@ -3,8 +3,9 @@
 import tempfile
 
 import torch
-import tritonsmith
 from torch import nn
+
+import tritonsmith
 
 device = "cuda" if torch.cuda.is_available() else "cpu"
 model = nn.Sequential(nn.EmbeddingBag(500, 48), nn.LayerNorm(48), nn.GELU(), nn.Linear(48, 10), nn.Softmax(-1)).eval().to(device)
