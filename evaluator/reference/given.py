@@ -27,11 +27,8 @@ _MOST_KEPT = 4
 
 
 def find_given(task: Task, name: str) -> Path | None:
-    """The file that the task declares under a name; None where it declares none. Raises TaskError where there is no such file."""
-    declares = declarations_of(task)
-    if name in declares.computed:
-        raise TaskError(f'{task.path}: {name} is computed; write the name of a file beside the task, such as {name} = "{name.lower()}.pt"')
-    declared = declares.get(name)
+    """The file whose name the task gives as words; None for other values, which are names of its own. Raises TaskError without the file."""
+    declared = declarations_of(task).get(name)
     if not isinstance(declared, str):
         return None
     path = Path(task.folder or ".") / declared

@@ -121,6 +121,7 @@ def test_architectures_of_libraries(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         load_named(f"hf:{tmp_path}/none.json", None, None)
 
 
+@pytest.mark.slow
 def test_a_process_of_its_own_brings_a_named_module_in(tmp_path: Path) -> None:
     (tmp_path / "net.py").write_text(
         FILE.format(around="") + "def example_inputs():\n    print('hello')\n    return torch.ones(3, 8)\n"
