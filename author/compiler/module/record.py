@@ -6,7 +6,6 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 
-from tritonsmith.author.compiler.ir.bridge import parse_function
 from tritonsmith.author.compiler.ir.code import Expression, Function, Module, Return, Statement
 from tritonsmith.author.compiler.ir.parser import parse_expression
 from tritonsmith.author.compiler.ir.printer import print_expression, print_function, print_statements
@@ -107,15 +106,6 @@ class ModuleText(ModuleFrame):
     returned: str = ""
     sized: list[SizedForward] = field(default_factory=list)
     """The forwards for other sizes each, where one does not do for all."""
-
-
-# Text that writers of kernels and readers of names hand over
-
-
-@lru_cache(maxsize=4096)
-def read_kernel(text: str) -> Function:
-    """The record of a kernel's text, or of the text of a function that kernels call."""
-    return parse_function(text)
 
 
 @lru_cache(maxsize=4096)
