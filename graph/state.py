@@ -9,7 +9,7 @@ from langgraph.channels import EphemeralValue
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tritonsmith.evaluator.schema import Allow, Candidate, Record, SizeValue, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Record, SizeValue, Task, TaskFacts, Timing, Verdict
 from tritonsmith.graph.searches import Search
 from tritonsmith.prompts.analysis import Analysis
 
@@ -212,6 +212,12 @@ class State(Shared, total=False):
     choice: str
     """The last gate's answer; the edges read it."""
     winner: str | None
+    behind: str | None
+    """The best right kernel where a card measured it below what the policy claims: then nothing wins, and the module is best kept."""
+    unwritten: str
+    """Why the author writes no kernel of this task, where its forms were measured in place of that."""
+    forms: Timing | None
+    """What the module itself takes, by baseline, where no right kernel was measured beside it."""
     result: str
     """The winner's figure in words; empty without a winner."""
 
@@ -220,6 +226,9 @@ class RunOutput(TypedDict, total=False):
     """What a run answers."""
 
     winner: str | None
+    behind: str | None
+    unwritten: str
+    forms: Timing | None
     result: str
     candidates: dict[str, Candidate]
     verdicts: dict[str, Verdict]

@@ -12,7 +12,7 @@ from types import ModuleType
 from typing import Any, cast
 
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.graph.policies.default import Default
+from tritonsmith.graph.policies.default import GOOD_SCORE, Default
 from tritonsmith.graph.policies.presets import PRESETS
 from tritonsmith.graph.policies.view import Policy
 from tritonsmith.graph.policies.wider import Beam
@@ -122,6 +122,10 @@ def _complete(asked: str, attribute: str, policy: Any, missing: list[str]) -> Po
     if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= MOST_LINES:
         raise UsageError(f"{asked}: {attribute}.width is {width!r}; make it a number from 1 to {MOST_LINES}")
     policy.width, policy.drop_twins = width, bool(getattr(policy, "drop_twins", False))
+    claims = getattr(policy, "claims_from", GOOD_SCORE)
+    if not isinstance(claims, int | float) or isinstance(claims, bool) or claims < 0:
+        raise UsageError(f"{asked}: {attribute}.claims_from is {claims!r}; make it a score, such as 1.0, or 0 to claim any right kernel")
+    policy.claims_from = float(claims)
     encodes = getattr(policy, "encodes", ())
     if not isinstance(encodes, tuple) or not all(isinstance(number, int) for number in encodes):
         raise UsageError(f"{asked}: {attribute}.encodes is {encodes!r}; make it a tuple of numbers, or leave it out")

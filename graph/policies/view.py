@@ -189,6 +189,8 @@ class Policy(Protocol):
     """How many lines of work `widen` begins."""
     drop_twins: bool
     """Whether a candidate whose compiled code is that of an earlier working one is dropped before it is measured."""
+    claims_from: float
+    """The measured score from which on the best kernel is the run's result; below it the module is best kept."""
 
     def after_evaluate(self, view: View) -> Answer:
         """`repair`, `rescue`, `check`, `accept` or `give_up`."""

@@ -44,7 +44,7 @@ def run_page(files: RunFiles, report: RunReport) -> str:
     room = Room(MOST_OF_ALL // 2)
     nodes = candidate_tree(files, report, room)
     room.left += MOST_OF_ALL // 2  # so that kernels leave room for what was said
-    winner = report.summary.winner
+    winner = report.summary.best
     timing = winner.verdict.timing if winner else None
     turns = turnings(report)
     parts: dict[str, Any] = {
@@ -99,7 +99,7 @@ def _load_templates() -> Environment:
 def headline_lines(report: RunReport) -> list[str]:
     """Sentences under the headline: what it rests on, and what it does not say."""
     lines: list[str] = []
-    winner = report.summary.winner
+    winner = report.summary.best
     if report.state is RunState.UNFINISHED:
         lines.append("The run is not over: this page shows what its folder holds so far.")
         lines.append("If no process works on it, `tritonsmith resume` goes on.")
@@ -131,7 +131,7 @@ def _origin(report: RunReport) -> list[str]:
 
 def _baseline(report: RunReport) -> str:
     timings = [verdict.timing for verdict in report.verdicts.values() if verdict.timing is not None]
-    winner = report.summary.winner
+    winner = report.summary.best
     named = winner.verdict.timing if winner and winner.verdict.timing else (timings[0] if timings else None)
     return named.baseline if named else "baseline"
 
@@ -160,7 +160,7 @@ def model_cost(report: RunReport) -> str:
 
 def _environment_tables(report: RunReport) -> list[tuple[str, list[tuple[str, str]]]]:
     """What the verdict that counts says about where it was found."""
-    winner = report.summary.winner
+    winner = report.summary.best
     verdict: Verdict | None = winner.verdict if winner else next(iter(report.verdicts.values()), None)
     environment = verdict.environment if verdict else {}
     found: list[tuple[str, list[tuple[str, str]]]] = []

@@ -92,7 +92,7 @@ def millis(value: float | None) -> str:
 def candidate_tree(files: RunFiles, report: RunReport, room: Room) -> list[Node]:
     """The seeds with everything that came of them."""
     rows = report.summary.candidates
-    winner = report.summary.winner.id if report.summary.winner else None
+    winner = report.summary.best.id if report.summary.best else None
     shas = {row.id: row.sha for row in rows}
     nodes = {row.id: _make_node(files, report, row, shas, winner, room) for row in _put_winner_first(rows, winner)}
     roots: list[Node] = []
@@ -166,7 +166,7 @@ def _tone(row: CandidateRow) -> str:
 
 def kernel_rows(report: RunReport) -> list[KernelRow]:
     """Every kernel of every candidate, the winner's first."""
-    winner = report.summary.winner.id if report.summary.winner else None
+    winner = report.summary.best.id if report.summary.best else None
     rows: list[KernelRow] = []
     for row in _put_winner_first(report.summary.candidates, winner):
         verdict = report.verdicts.get(row.id)
@@ -242,7 +242,7 @@ def counter_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
 
 def answer_facts(report: RunReport) -> list[tuple[str, str]]:
     """Facts under the headline: words and what they say, most important first."""
-    summary, winner = report.summary, report.summary.winner
+    summary, winner = report.summary, report.summary.best
     facts: list[tuple[str, str]] = []
     if winner is not None and winner.verdict.timing is not None:
         facts += _timing_facts(winner.verdict)
@@ -287,7 +287,7 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def _card(report: RunReport) -> str:
-    winner = report.summary.winner
+    winner = report.summary.best
     verdicts = [winner.verdict] if winner else list(report.verdicts.values())
     card = next((verdict.environment.get("card") for verdict in verdicts if verdict.environment.get("card")), None)
     if card:

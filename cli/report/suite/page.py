@@ -57,8 +57,8 @@ def _describe_end(row: SuiteRow) -> str:
 
 def _sentences(results: SuiteResults) -> list[str]:
     lines = [f"{number} {word}." for word, number in results.counts.items()]
-    if results.mean is not None:
-        lines.append(f"Geometric mean over tasks that are over, counting 1 where no kernel is proven faster: {digits(results.mean)}x.")
+    if results.mean_words:
+        lines.append(results.mean_words)
     return [" ".join(lines)]
 
 
