@@ -12,6 +12,7 @@ from typing_extensions import TypedDict
 from tritonsmith.evaluator.schema import Allow, Candidate, Record, SizeValue, Task, TaskFacts, Timing, Verdict
 from tritonsmith.graph.searches import Search
 from tritonsmith.prompts.analysis import Analysis
+from tritonsmith.prompts.regions import RegionRow
 
 Evidence = dict[str, float | int | bool | str | list[str] | None]
 """The numbers and labels that a decision used."""
@@ -218,6 +219,8 @@ class State(Shared, total=False):
     """Why the author writes no kernel of this task, where its forms were measured in place of that."""
     forms: Timing | None
     """What the module itself takes, by baseline, where no right kernel was measured beside it."""
+    regions: tuple[RegionRow, ...]
+    """What each part of the best kernel takes."""
     result: str
     """The winner's figure in words; empty without a winner."""
 
@@ -229,6 +232,7 @@ class RunOutput(TypedDict, total=False):
     behind: str | None
     unwritten: str
     forms: Timing | None
+    regions: tuple[RegionRow, ...]
     result: str
     candidates: dict[str, Candidate]
     verdicts: dict[str, Verdict]

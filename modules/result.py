@@ -37,7 +37,7 @@ class Result:
 
     @property
     def answer(self) -> str:
-        """The first words about the run: FASTER, NOT FASTER, `keep your module`, right, NOT CONFIRMED or NO KERNEL, and what that rests on."""
+        """The first words about the run: FASTER, NOT FASTER, `keep your module`, right, NOT CONFIRMED or NO KERNEL."""
         return self.summary.answer
 
     @property

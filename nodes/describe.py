@@ -53,7 +53,7 @@ _FRESH: Update = {
     **{name: Overwrite({}) for name in Shared.__annotations__ if name not in ("stopped_because", "elapsed")},
     "stopped_because": Overwrite(""), "elapsed": Overwrite(0.0), "current": None, "queue": [], "improvements": 0, "returns": 0,
     "widenings": 0, "lines": Overwrite({}), "opening": [], "searches": Overwrite({}), "winner": None, "result": "",
-    "behind": None, "unwritten": "", "forms": None,
+    "behind": None, "unwritten": "", "forms": None, "regions": (),
 }  # fmt: skip
 """Empties the state: a thread that gets another task begins a new run, and nothing of the old one counts."""
 

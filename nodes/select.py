@@ -5,6 +5,7 @@ from tritonsmith.graph.pool import best, describe_choice, is_behind, rank_workin
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.graph.storage.summary import winner_of
 from tritonsmith.graph.tracing.spans import score_run
+from tritonsmith.nodes.accounting import account_for
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit, session_of
 from tritonsmith.nodes.forms import measure_forms
 
@@ -49,6 +50,7 @@ async def finish(state: State, runtime: NodeRuntime) -> Update:
     score_run(verdicts[winner.id] if winner else None)
     won = winner_of({**state, "winner": name})
     return {
+        "regions": await account_for(chosen, state, runtime) if chosen else (),
         "winner": name, "behind": chosen.id if chosen and behind else None, "forms": forms, "result": won.result if won else "",
         "stopped_because": earlier or reason, "elapsed": session.elapsed,
     }  # fmt: skip

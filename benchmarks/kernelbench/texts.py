@@ -1,4 +1,4 @@
-"""Candidates that are made from texts: a reference's own text (`copy_reference`), the wrong twin of a right kernel, and variants of constants."""
+"""Candidates that are made from texts: a reference's own text, the wrong twin of a right kernel, and variants of constants."""
 
 from __future__ import annotations
 

@@ -10,6 +10,7 @@ from rich.text import Text
 
 from tritonsmith.cli.options import choose_page, err, out, print_json
 from tritonsmith.cli.report.forms import Form
+from tritonsmith.cli.screen.regions import region_table
 from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TimingKind
@@ -78,6 +79,9 @@ def show(summary: Summary) -> None:
     out.print()
     if summary.kept:
         _show_kept(summary.kept)
+    if (regions := region_table(summary)) is not None:
+        page.print(regions, soft_wrap=False)
+        out.print()
     if summary.best:
         _show_best(summary, summary.best)
     elif summary.outcome is RunOutcome.KEPT:

@@ -1,8 +1,8 @@
 """The rules that every preset begins with: those of the analysis notes that this project began with, three of them refined."""
 
 from tritonsmith.evaluator.schema import TimingKind
-from tritonsmith.graph.pool import is_behind
 from tritonsmith.graph.policies.view import Answer, View
+from tritonsmith.graph.pool import is_behind
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.storage.outcome import count_words
 

@@ -8,7 +8,7 @@ from pydantic import Field
 
 from tritonsmith.evaluator.channel.doorbell import find_compile_mode
 from tritonsmith.evaluator.schema import Record, Timing
-from tritonsmith.graph.storage.outcome import count_words, digits
+from tritonsmith.graph.storage.outcome import digits
 
 EAGER, GRAPH = "eager", "cuda_graph"
 """Names of the two baselines without torch.compile."""
@@ -31,14 +31,10 @@ class Kept(Record):
 
     @property
     def sentence(self) -> str:
-        """`keep your module; its fastest form here is torch.compile(mode="reduce-overhead"), 1.84x eager (0.412 ms)`."""
+        """`keep your module; its fastest form here is torch.compile(mode="reduce-overhead"), 1.84x eager (0.412 ms, ...)`."""
         factor = f", {digits(self.eager)}x eager" if self.eager is not None and self.form != EAGER else ""
-        return f"keep your module; its fastest form here is {self.words}{factor} ({self.ms:.3g} ms, the fastest of {self.counted})"
-
-    @property
-    def counted(self) -> str:
-        """`four forms`, as a number."""
-        return count_words(self.among, "form")
+        among = f", the fastest of {self.among} forms" if self.among > 1 else ""
+        return f"keep your module; its fastest form here is {self.words}{factor} ({self.ms:.3g} ms{among})"
 
 
 def keep_module(timing: Timing, facts: dict[str, Any]) -> Kept | None:

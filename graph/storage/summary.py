@@ -28,6 +28,7 @@ from tritonsmith.graph.storage.outcome import (
     precision_of,
 )
 from tritonsmith.graph.storage.store import Store
+from tritonsmith.prompts.regions import RegionRow, time_library_calls
 
 SUMMARY = "summary.json"
 """Name of the file in a run's folder that says that it is over."""
@@ -125,6 +126,10 @@ class Summary(Record):
     """The best right kernel, where a card measured it below what is claimed: it is no result, and stays on disk."""
     kept: Kept | None = None
     """The module's own fastest form, where no kernel is the result and a card measured the forms."""
+    regions: tuple[RegionRow, ...] = ()
+    """What each part of the best kernel takes, and what was left to the library."""
+    library_ms: float | None = None
+    """Milliseconds of the card in all calls that were left to the library, together; None where nobody measured it."""
     unwritten: str = ""
     """Why the author writes no kernel of this task, where the module's forms were measured in place of that."""
     result: str = ""
@@ -230,6 +235,8 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         behind=behind,
         kept=keep_module(seen, told) if seen is not None else None,
         unwritten=state.get("unwritten", ""),
+        regions=state.get("regions", ()),
+        library_ms=time_library_calls(state.get("regions", ()), best.verdict if best else None),
         result=winner.result if winner else "",
         allow=allow_of(state).value,
         candidates=tuple(_row(state, cid) for cid in candidates),

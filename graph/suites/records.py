@@ -58,7 +58,7 @@ class SuiteRow(Record):
     path: str = ""
     state: RowState = RowState.OPEN
     outcome: str = ""
-    """A RunOutcome: `faster`, `not_faster`, `kept`, `right`, `not_confirmed`, `no_kernel` or `waiting`; empty before the run is over or waits."""
+    """A RunOutcome: `faster`, `not_faster`, `kept`, `right`, `not_confirmed`, `no_kernel` or `waiting`; empty before that."""
     reason: str = ""
     """Why it failed, what it waits for, or why the search stopped."""
     score: float | None = None

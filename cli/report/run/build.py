@@ -54,7 +54,10 @@ def _state(files: RunFiles, summary: Summary) -> RunState:
 def _tone(summary: Summary) -> Tone:
     if summary.outcome is RunOutcome.FASTER:
         return Tone.PROVEN if summary.kind == TimingKind.MEASURED.value else Tone.ESTIMATE
-    tones = {RunOutcome.KEPT: Tone.KEPT, RunOutcome.RIGHT: Tone.ESTIMATE, RunOutcome.NOT_CONFIRMED: Tone.OPEN, RunOutcome.WAITING: Tone.WAITING}
+    tones = {
+        RunOutcome.KEPT: Tone.KEPT, RunOutcome.RIGHT: Tone.ESTIMATE,
+        RunOutcome.NOT_CONFIRMED: Tone.OPEN, RunOutcome.WAITING: Tone.WAITING,
+    }  # fmt: skip
     return tones.get(summary.outcome, Tone.NONE)
 
 

@@ -10,11 +10,12 @@ from markupsafe import Markup
 from tritonsmith.cli.report.run.build import diff_lines
 from tritonsmith.cli.report.run.reading import RunFiles
 from tritonsmith.cli.report.run.records import RunReport, RunState
+from tritonsmith.cli.report.run.regions import describe_launches
 from tritonsmith.cli.report.run.texts import MOST_OF_ONE, Room, diff_html, python_html
 from tritonsmith.evaluator.schema import Comparison, KernelFacts, TimingKind, Verdict
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.storage.header import describe_mode
-from tritonsmith.graph.storage.outcome import count_words, digits, kind_of_win
+from tritonsmith.graph.storage.outcome import count_words, digits, kind_of_win, name_baseline
 from tritonsmith.graph.storage.summary import CandidateRow, Summary
 
 _SHOWN_VERSIONS = ("tritonsmith", "torch", "triton", "python")
@@ -251,6 +252,8 @@ def answer_facts(report: RunReport) -> list[tuple[str, str]]:
             facts.append(("Search said", f"{digits(winner.search_score)}x"))
     else:
         facts.append(("Candidates", _outcomes(summary)))
+    if launches := describe_launches(summary):
+        facts.append(("Launches", launches))
     facts.append(("Card", _card(report)))
     facts.append(("Stopped because", summary.stopped_because or _why_open(report.state)))
     spent = seconds_text(summary.seconds)
@@ -265,7 +268,7 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
     if timing is None:
         return []
     kind = "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
-    other = f"{millis(timing.baselines_ms.get(timing.baseline))} of {timing.baseline}"
+    other = f"{millis(timing.baselines_ms.get(timing.baseline))} of {name_baseline(timing.baseline)}"
     facts = [("Latency", f"{millis(timing.median_ms)} against {other} ({kind})")]
     if timing.form_words:
         facts.append(("Form", timing.form_words))

@@ -9,7 +9,6 @@ from tritonsmith.cli.report.run.pages import render
 from tritonsmith.cli.report.run.views import score_text
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.storage.files import fault_of
-from tritonsmith.graph.storage.outcome import digits
 from tritonsmith.graph.suites.folder import RESULTS, collect_results, is_suite, read_suite
 from tritonsmith.graph.suites.records import RowState, SuiteResults, SuiteRow, results_csv
 
