@@ -38,6 +38,8 @@ _SHARPER = {"tf32": "fp16x3", "fp16": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "i
 """By way to multiply: the next more exact one."""
 _FEW_LAUNCHES = 0.5
 """Share of the kernels' time that launches from Python may take before a CUDA graph replays them."""
+_MANY_LAUNCHES = 8
+"""Regions from which on kernels that take any size replay graphs: each size is recorded when it first comes, which takes milliseconds."""
 _MOST_TUNED = 3
 """Sizes of products that a search tunes one by one, the costliest first."""
 _MOST_SUMS = 128
@@ -68,7 +70,8 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
         return None
     if found is None or not can_replay(plan):
         return found
-    return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision)}
+    many = not plan.takes_any or len(plan.regions) >= _MANY_LAUNCHES
+    return found | {"replayed": many and predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision)}
 
 
 def _list_blocks(attentions: list[Attention], plain: Settings, fits: HeadFits) -> list[Settings]:
