@@ -74,12 +74,12 @@ def write_form(form: str, facts: dict[str, Any]) -> tuple[str, ...]:
     if form != GRAPH:
         return "with torch.no_grad():", f"    y = model({call})"
     tensors = [name for name, spec in zip(names, facts.get("inputs") or (), strict=False) if spec is not None]
-    fill = "; ".join(f"{'x' if len(names) == 1 else name}.copy_(...)" for name in tensors) or "copy new values into the inputs"
+    fill = "; ".join(f"{'x' if len(names) == 1 else name}.copy_(...)" for name in tensors)
     return (
         "graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()",
-        f"with torch.no_grad(), torch.cuda.stream(side): [model({call}) for _ in range(3)]; side.synchronize()",
+        f"with torch.no_grad(), torch.cuda.stream(side): [model({call}) for _ in range(3)]",
         f"with torch.no_grad(), torch.cuda.graph(graph): y = model({call})",
-        f"{fill}; graph.replay()  # y has the new result until the next replay",
+        f"{fill}{'; ' * bool(fill)}graph.replay()  # y has the new result until the next replay",
     )
 
 
