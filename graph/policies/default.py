@@ -33,12 +33,12 @@ def promise_of_tuning(view: View, gate: str) -> float:
 
 
 def _find_hopeless(view: View, gate: str) -> str:
-    """Why no setting can make the best kernel as fast as its baseline, by a measurement; empty where one may, or nobody measured."""
+    """Why no setting can bring the best kernel to what is claimed, by a measurement; empty where one may, or nobody measured."""
     timing, score = (view.best_verdict.timing if view.best_verdict else None), view.best_score or 0.0
-    if timing is None or timing.kind is not TimingKind.MEASURED or score >= GOOD_SCORE:
+    if timing is None or timing.kind is not TimingKind.MEASURED or score >= view.claims_from:
         return ""
     reach = promise_of_tuning(view, gate)
-    return f"{score_words(score)}, and tuning makes it {reach:.2f} times as fast at the best" if score * reach < GOOD_SCORE else ""
+    return f"{score_words(score)}, and tuning makes it {reach:.2f} times as fast at the best" if score * reach < view.claims_from else ""
 
 
 def score_words(score: float | None) -> str:
@@ -50,7 +50,7 @@ def _explain_unconfirmed(view: View) -> str:
     """Why the best kernel has no strict verdict."""
     if view.current is None:
         return "there is no working candidate to confirm"
-    if view.works and view.verdict is not None and is_behind(view.verdict, GOOD_SCORE):
+    if view.works and view.verdict is not None and is_behind(view.verdict, view.claims_from):
         return f"measured at {score_words(view.score)}: nothing to confirm, the module is best kept"
     return "no strict verdict could be had"
 
