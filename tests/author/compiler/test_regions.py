@@ -275,19 +275,6 @@ def test_an_analysis_names_the_region_with_most_to_gain() -> None:
     assert describe_gain(plan_of("return x.softmax(-1)", "torch.randn(8, 9)"), None) == ""
 
 
-def test_kernels_of_any_batch_record_graphs_of_the_first_sizes() -> None:
-    """Many launches are replayed for eight sizes at most; a few launches of kernels that take any batch are not."""
-    init = "self.layers = nn.Sequential(*(part for _ in range(8) for part in (nn.Linear(32, 32), nn.Softmax(-1))))"
-    many = plan_of("return self.layers(x)", "torch.randn(64, 32)", init=init)
-    few = plan_of("return torch.softmax(self.l(x), -1)", "torch.randn(64, 32)", init="self.l = nn.Linear(32, 32)")
-    assert many.takes_any and few.takes_any
-    assert write_settings(many)["replayed"] and not write_settings(few)["replayed"]
-    text = write(many)
-    compile(text, "kernel", "exec")
-    assert "if sizes not in self.recorded and len(self.recorded) == 8:" in text and "torch.cuda.CUDAGraph()" in text
-    assert "CUDAGraph" not in write(few) and write(few, replayed=1).count("torch.cuda.CUDAGraph()") == 1
-
-
 def test_an_answer_tells_each_region_and_why_a_call_was_left() -> None:
     """Own kernels have the times of the verdict and their least time; a call has its reason, and calls together what is left."""
     init = "self.l = nn.Linear(512, 512)"
