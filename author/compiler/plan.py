@@ -36,9 +36,9 @@ from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
 from tritonsmith.author.compiler.reading.widths import widen_alike
-from tritonsmith.author.constructor import made_for
+from tritonsmith.author.constructor import ANY, made_for
 from tritonsmith.author.members import Line
-from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, name_starred
+from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, forward_arguments, name_starred
 from tritonsmith.author.recipe import Settings
 from tritonsmith.author.writes import may_show
 from tritonsmith.evaluator.records.operator_cost import TraceWay
@@ -400,6 +400,22 @@ def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> 
         call_flops={node.name: node.flops for node in facts.ops if node.flops},
         made_with_values=" with " + ", ".join(f"{name} = {literal}" for name, literal in numbers.items()) if numbers else "",
     )  # fmt: skip
+
+
+def plan_part(facts: TaskFacts, whole: RegionPlan, cut: str) -> RegionPlan:
+    """The plan of a part of a forward, as a module that is made without arguments. Raises NoPlan.
+
+    Args:
+        facts: of the part.
+        whole: the plan that it is a part of.
+        cut: choices by node of the part.
+    """
+    plan = RegionPlan(
+        card=whole.card, signature=ANY, members=(), arguments=forward_arguments(facts), facts=facts, precision=whole.precision,
+        given=tuple(node.name for node in facts.ops if node.op == "placeholder"), right="True", cut=cut,
+        call_flops={node.name: node.flops for node in facts.ops if node.flops},
+    )  # fmt: skip
+    return _join_sizes([plan], ())
 
 
 def _name_sizes(task: Task) -> dict[str, int]:
