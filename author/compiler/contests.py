@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from tritonsmith.author.compiler.choices import Choice, write_cut
 from tritonsmith.author.compiler.costs import predict_region, time_regions
-from tritonsmith.author.compiler.cutting_out import count_places, cut_out, list_owners
+from tritonsmith.author.compiler.cutting_out import count_places, cut_out, list_owners, turn_images
 from tritonsmith.author.compiler.fusing.regions import (
     AttentionRegion,
     CallRegion,
@@ -45,6 +45,8 @@ class Part:
     ms: float
     """What it takes, as measured in the whole module or else as predicted."""
     contest: Contest
+    chained: Contest | None = None
+    """The convolution alone between images whose channels are neighbours already."""
 
 
 def list_parts(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None = None) -> list[Part]:
@@ -77,7 +79,7 @@ class _Contests:
         self._plan, self._hardware = plan, hardware
         self._owners = list_owners(plan.facts, plan.forward)
         self._homes = {id(value): region for region in plan.regions for value in region.stores}
-        self._known: dict[str, Contest | None] = {}
+        self._known: dict[str, tuple[Contest | None, Contest | None]] = {}
 
     def write(self, place: int, ms: float) -> Part | None:
         """The part of a region; None where it has one way only, or where it cannot be cut out."""
@@ -88,21 +90,23 @@ class _Contests:
         together = [region, *self._find_behind(region)]
         inside = {id(value) for one in together for value in one.stores}
         read = {key for one in together for key in one.reads} - inside
-        last = together[-1]
         try:
-            results = {self._owners[id(value)] for one in (last,) for value in one.stores}
+            results = {self._owners[id(value)] for value in together[-1].stores}
             facts, names = cut_out(self._plan.facts, self._plan.forward, self._owners, read, results)
             own = tuple(names[node] for node in nodes)
         except (NoPlan, KeyError):
             return None
         key = f"{own} {facts.model_dump_json()}"
         if key not in self._known:
-            self._known[key] = write_contest(facts, own, self._plan.precision, self._hardware, self._plan)
-        contest = self._known[key]
+            contest = write_contest(facts, own, self._plan.precision, self._hardware, self._plan)
+            last = contest is not None and any(one.name == Choice.CHANNELS_LAST.value for one in contest.alternatives)
+            self._known[key] = contest, write_chained(facts, own, self._plan, self._hardware) if last else None
+        contest, chained = self._known[key]
         now = self._plan.called.get(nodes[0], Choice.OWN)
         if contest is None or now.value not in [one.name for one in contest.alternatives]:
             return None
-        return Part(place + 1, ", ".join(dict.fromkeys(self._tell(node) for node in nodes)), nodes, now, ms, contest)
+        what = ", ".join(dict.fromkeys(self._tell(node) for node in nodes))
+        return Part(place + 1, what, nodes, now, ms, contest, chained)
 
     def _list_nodes(self, region: WorkRegion) -> tuple[str, ...]:
         """The nodes that a choice is made for; none for elementwise work, and for calls that have no kernel."""
@@ -160,6 +164,25 @@ def write_contest(
         ContestInput(spec=spec, below=places.get(name, 2)) for name, spec in zip(names, facts.inputs, strict=True) if spec is not None
     )
     return Contest(inputs=inputs, alternatives=tuple(alternatives.values()), tf32=precision is PrecisionClass.TF32)
+
+
+def write_chained(facts: TaskFacts, nodes: Sequence[str], like: RegionPlan, hardware: Hardware) -> Contest | None:
+    """The contest of a convolution alone that is given images with channels last, and gives such; None where it cannot be written.
+
+    A convolution among others needs no change of order: what is elementwise ahead of it and behind it has its order.
+    """
+    turned = turn_images(facts)
+    try:
+        plan = plan_part(turned, like, write_cut({nodes[0]: Choice.CHANNELS_LAST}))
+        settings = PLAIN_RECIPE.defaults(plan, hardware, like.precision)
+        if settings is None:
+            return None
+        text = PLAIN_RECIPE.render(plan, settings | {"replayed": False})
+    except NoPlan:
+        return None
+    inputs = tuple(ContestInput(spec=spec) for spec in turned.inputs if spec is not None)
+    alternative = Alternative(name=Choice.CHANNELS_LAST.value, text=text)
+    return Contest(inputs=inputs, alternatives=(alternative,), tf32=like.precision is PrecisionClass.TF32)
 
 
 def _list_cuts(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -15,6 +15,8 @@ from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
 _MOST_NODES = 64
 """Nodes of a part. A longer one is no region."""
 _RESULT = "output"
+_LAST, _BACK = (0, 2, 3, 1), (0, 3, 1, 2)
+"""Orders of an image's axes: channels to the end, and back."""
 _PICKING = ("embedding", "gather", "index_select", "take", "take_along_dim", "embedding_bag", "getitem", "index_add", "scatter_add")
 """Calls whose whole numbers are places of another operand."""
 
@@ -165,6 +167,49 @@ def count_places(facts: TaskFacts) -> dict[str, int]:
             if one in specs and not specs[one].dtype.startswith(("float", "bfloat")):
                 found[one] = min(found.get(one, least), least)
     return found
+
+
+def turn_images(facts: TaskFacts) -> TaskFacts:
+    """The same part between images whose channels are their last axis."""
+    ops: list[OpNode] = []
+    ahead = True
+    for node in facts.ops:
+        if ahead and node.op != "placeholder":
+            ops += [_show(one) for one in facts.ops if one.op == "placeholder" and _is_image(one)]
+            ahead = False
+        if node.op == "placeholder":
+            ops.append(node.model_copy(update={
+                "name": f"{node.name}_last", "target": f"{node.name}_last", "outputs": (_turn(node.outputs[0], _LAST),),
+            }) if _is_image(node) else node)  # fmt: skip
+        elif node.op == "output":
+            known = {one.name: one for one in facts.ops}
+            kept = [known[name] for name in node.references]
+            ops += [
+                OpNode(
+                    name=f"{one.name}_last", op="call_method", target="permute", args=({"ref": one.name}, *_LAST),
+                    outputs=(_turn(one.outputs[0], _LAST),),
+                ) for one in kept if _is_image(one)
+            ]  # fmt: skip
+            refs = [{"ref": f"{one.name}_last" if _is_image(one) else one.name} for one in kept]
+            ops.append(node.model_copy(update={"args": (refs[0] if len(refs) == 1 else refs,)}))
+        else:
+            ops.append(node)
+    inputs = tuple(node.outputs[0] for node in ops if node.op == "placeholder")
+    return facts.model_copy(update={"ops": tuple(ops), "inputs": inputs})
+
+
+def _is_image(node: OpNode) -> bool:
+    return len(node.outputs) == 1 and len(node.outputs[0].shape) == len(_LAST)
+
+
+def _turn(spec: TensorSpec, order: Sequence[int]) -> TensorSpec:
+    return TensorSpec(shape=tuple(spec.shape[axis] for axis in order), dtype=spec.dtype)
+
+
+def _show(given: OpNode) -> OpNode:
+    """The node that shows an image as the part is given it."""
+    ref = {"ref": f"{given.name}_last"}
+    return OpNode(name=given.name, op="call_method", target="permute", args=(ref, *_BACK), outputs=given.outputs)
 
 
 def _whole(spec: TensorSpec) -> TensorSpec:

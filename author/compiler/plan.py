@@ -23,7 +23,7 @@ from tritonsmith.author.compiler.fusing.regions import (
 )
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Shape
-from tritonsmith.author.compiler.ir.values import AnchorResult, MatrixProduct, Reduction
+from tritonsmith.author.compiler.ir.values import AnchorResult, Held, MatrixProduct, Reduction
 from tritonsmith.author.compiler.kernels.product_tiles import PLAIN_STAGES
 from tritonsmith.author.compiler.module.batch import FreeAxis, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.author.compiler.module.guards import require_types, require_values
@@ -53,6 +53,9 @@ PLAIN: Settings = {
 }  # fmt: skip
 """Settings for any card: blocks of a few kilobytes, rows up to 128 kB on the chip, four programs for each processor on shared rows.
 Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""
+
+
+_IMAGE_AXES = 4
 
 
 class RegionPlan(KernelPlan):
@@ -143,6 +146,17 @@ class RegionPlan(KernelPlan):
     def called(self) -> Mapping[str, Choice]:
         """The nodes that are PyTorch calls by choice or by what is predicted."""
         return self._cut[2]
+
+    @property
+    def turned(self) -> frozenset[str]:
+        """Weights that are read by convolutions with channels last, and by nothing else."""
+        wanted, others = set[str](), set[str]()
+        for region in self.regions:
+            last = isinstance(region, CallRegion) and self.called.get(region.call.name) is Choice.CHANNELS_LAST
+            for value in region.reads.values():
+                if isinstance(value, Held) and value.path:
+                    (wanted if last and len(value.shape) == _IMAGE_AXES else others).add(value.path)
+        return frozenset(wanted - others)
 
     @property
     def passed(self) -> tuple[str, ...]:
@@ -297,7 +311,8 @@ def cut_task(
         if not slow:
             break
         called |= dict.fromkeys(sorted(slow), Choice.LIBRARY)
-    if not chosen and len(called) > len(needed) and leaves_all_to_library(regions, products, layers, card):  # a slow kernel is more than none
+    if not chosen and len(called) > len(needed) and leaves_all_to_library(regions, products, layers, card):
+        # a slow kernel is more than none
         forward = read_forward(facts, training, card, needed, parts)
         _forget_places(forward)
         return forward, tuple(cut_forward(forward, card)), needed
@@ -352,7 +367,7 @@ def _join_sizes(plans: Sequence[RegionPlan], spans: tuple[LongSpan, ...]) -> Reg
     """The plan for all sizes, the task's own first. Raises NoSize where one module cannot have them all."""
     if spans:  # for which kernels are alike
         _widen_alike(plans)
-    members = [SizeMembers(one.facts, one.fixed, one.forward.members, one.constants, one.tables) for one in plans]
+    members = [SizeMembers(one.facts, one.fixed, one.forward.members, one.constants, one.tables, one.turned) for one in plans]
     constructors = list_constructors(members)
     builders = {one.builder for one in plans if one.builder}
     if len(builders) > 1 or len({(one.arguments, one.wrong_values, one.wrong_types) for one in plans}) > 1:

@@ -31,7 +31,7 @@ def keep_channels_last(made: Any) -> Any:
     if not can_keep_channels_last(made):
         return made
     image = permute(made.inputs[0], _LAST)
-    if base_of(image) is not image or not isinstance(image, LibraryCall):  # else another such call gave it
+    if base_of(image) is not image:  # else it lies in memory so, as where another such call gave it
         image = formula(A, image, like=image.dtype)
         image.name = made.inputs[0].name or "image"
     record = TorchCall(Way.METHOD, "permute", (_on_last(made.record), *_LAST))
