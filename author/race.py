@@ -69,7 +69,7 @@ def propose_cut(brief: Brief, match: Match, found: Measured, evidence: Mapping[s
     tried = {str(attempt.candidate.settings.get(SETTING, "")) for attempt in (*brief.history, *([brief.current] if brief.current else []))}
     cuts = [_choose_each(parts, brief.raced.times), _choose_chain(plan, parts, brief.raced.times)]
     for cut in sorted((cut for cut in cuts if cut is not None), key=lambda cut: -cut.gain_us):
-        setting = write_cut(read_cut(plan.cut) | cut.choices)
+        setting = write_cut({**read_cut(plan.cut), **cut.choices})
         if setting in tried or cut.gain_us <= 0 or not _can_write(plan, setting, brief):
             continue
         left = max(found.median_ms - cut.gain_us * 1e-3, found.floor_ms) if total is None else _sum_plan(plan, parts, cut, brief)

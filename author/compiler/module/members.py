@@ -81,8 +81,8 @@ def _list_group(group: Sequence[SizeMembers]) -> tuple[Line, ...]:
     lines = [part for path, text in calls.items() for part in (*list_parents(path, of_module=True), Member(path, text))]
     names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path in made)]
     last = frozenset[str]().union(*(one.last for one in group))
-    made = complete_members(lines, names, facts)
-    return tuple(_keep_last(line) if isinstance(line, Member) and line.path in last else line for line in made)
+    complete = complete_members(lines, names, facts)
+    return tuple(_keep_last(line) if isinstance(line, Member) and line.path in last else line for line in complete)
 
 
 def _keep_last(weight: Member) -> Member:

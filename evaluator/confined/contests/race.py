@@ -159,7 +159,7 @@ class _Clock:
         way.model(*arguments)
         self._stop.record()
         torch.cuda.synchronize()
-        return self._start.elapsed_time(self._stop) * 1e3
+        return float(self._start.elapsed_time(self._stop)) * 1e3
 
 
 def _time_ways(contest: Contest, ways: Sequence[Entrant], clock: _Clock) -> None:
