@@ -34,6 +34,10 @@ class Match:
     plan: KernelPlan
     recipes: tuple[Recipe, ...]
 
+    def take_cut(self, cut: str) -> Match:
+        """The same recipes over the plan of another cut. Raises NoPlan where the plan has none."""
+        return self if cut == "" else Match(self.plan.take_cut(cut), self.recipes)
+
     def recipe(self, name: str) -> Recipe | None:
         """The recipe of that name, if it fits."""
         return next((recipe for recipe in self.recipes if recipe.name == name), None)

@@ -7,7 +7,12 @@ import re
 
 from tritonsmith.author.analyst import analyze
 from tritonsmith.author.book import BOOK, Match, explain_refusal, list_matches, match, match_recipe
+from tritonsmith.author.compiler.choices import SETTING
+from tritonsmith.author.compiler.plan import RegionPlan
+from tritonsmith.author.plan import NoPlan
+from tritonsmith.author.race import list_contests
 from tritonsmith.author.recipe import Recipe, Settings
+from tritonsmith.evaluator.records.contest import Contest
 from tritonsmith.evaluator.schema import Hardware, Stage, Status, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
@@ -75,17 +80,23 @@ class RecipeAuthor:
             return None
         return _fall_back(recipe, found, brief)
 
+    def list_contests(self, brief: Brief) -> tuple[Contest, ...]:
+        """The regions of the kernel in hand that another way to write them may make faster."""
+        return list_contests(brief, _require_match(brief))
+
     async def analyze(self, brief: Brief) -> Analysis:
         """Computed from the verdict's facts and timing, the task's facts and the card."""
         return analyze(brief, _require_match(brief))
 
     async def optimize(self, brief: Brief) -> Draft | None:
         """The recipe that the analysis names."""
-        found = _require_match(brief)
-        recipe = found.recipe(brief.analysis.kernel_type) if brief.analysis else None
-        if recipe is None or brief.analysis is None or not brief.analysis.worth_optimizing:
+        if brief.analysis is None or not brief.analysis.worth_optimizing:
             return None
-        settings = _default_settings(recipe, found, brief)
+        found = _find_match(brief.analysis.kernel_type, str(brief.analysis.settings.get(SETTING, "")), brief)
+        recipe = found.recipe(brief.analysis.kernel_type) if found is not None else None
+        if recipe is None or found is None:
+            return None
+        settings = _default_settings(recipe, found, brief) | brief.analysis.settings
         return _write_draft(recipe, found, settings, brief.analysis.optimisation_method) if _is_new(recipe, settings, brief) else None
 
     async def tune(self, brief: Brief) -> tuple[Draft, ...]:
@@ -99,10 +110,19 @@ class RecipeAuthor:
         return tuple(_write_draft(recipe, found, changed, _describe_change(current, changed)) for changed in variants[:_MAX_VARIANTS])
 
 
-def _require_match(brief: Brief) -> Match:
-    """The plan and recipes of the current kernel's family; of the first that can write the task where it has none."""
-    name = brief.current.candidate.recipe if brief.current else ""
+def _find_match(name: str, cut: str, brief: Brief) -> Match | None:
+    """The plan and recipes of a recipe's family, the plan with a cut; None where they cannot write the task."""
     found = match_recipe(name, brief.task, brief.facts, brief.hardware) if name in BOOK else None
+    try:
+        return found.take_cut(cut) if found is not None else None
+    except NoPlan:
+        return found
+
+
+def _require_match(brief: Brief) -> Match:
+    """The plan and recipes of the current kernel's family, with its cut; of the first that can write the task where it has none."""
+    candidate = brief.current.candidate if brief.current else None
+    found = _find_match(candidate.recipe, str(candidate.settings.get(SETTING, "")), brief) if candidate is not None else None
     return found if found is not None else _match_or_refuse(brief.task, brief.facts, brief.hardware)
 
 
@@ -130,7 +150,8 @@ def _match_or_refuse(task: Task, facts: TaskFacts, hardware: Hardware) -> Match:
 def _default_settings(recipe: Recipe, found: Match, brief: Brief) -> Settings:
     settings = recipe.defaults(found.plan, brief.hardware, brief.task.precision)
     assert settings is not None, "match() keeps only recipes that have settings"
-    return settings
+    cut = found.plan.cut if isinstance(found.plan, RegionPlan) else ""
+    return settings | {SETTING: cut} if cut else settings
 
 
 def _write_draft(recipe: Recipe, found: Match, settings: Settings, rationale: str) -> Draft:

@@ -23,7 +23,7 @@ from tritonsmith.evaluator.schema import PrecisionClass, Verdict
 
 def predict_work(plan: RegionPlan, precision: PrecisionClass) -> float:
     """Seconds of all regions on the card, without their launches."""
-    return sum(_predict_region(region, plan, precision) for region in plan.regions)
+    return sum(predict_region(region, plan, precision) for region in plan.regions)
 
 
 def predict_launches(plan: RegionPlan) -> float:
@@ -37,7 +37,8 @@ def predict_plan(plan: RegionPlan, precision: PrecisionClass) -> float:
     return max(predict_work(plan, precision), predict_launches(plan))
 
 
-def _predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionClass) -> float:
+def predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionClass) -> float:
+    """Seconds of one region on the card, without its launches."""
     if isinstance(region, RecurrentRegion):
         return predict_steps(region)
     if isinstance(region, ProductRegion):

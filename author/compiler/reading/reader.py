@@ -4,11 +4,12 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.choices import Choice
 from tritonsmith.author.compiler.ir.torch_calls import TorchCall
 from tritonsmith.author.compiler.ir.values import (
     TRITON_TYPES,
@@ -23,6 +24,7 @@ from tritonsmith.author.compiler.lowering.calls import NodeCall, NotCovered, hol
 from tritonsmith.author.compiler.lowering.patches import put
 from tritonsmith.author.compiler.lowering.pointwise import constant
 from tritonsmith.author.compiler.reading.changes import Aliases, is_overwritten
+from tritonsmith.author.compiler.reading.channels import keep_channels_last
 from tritonsmith.author.compiler.reading.complexes import (
     COMPLEX,
     ComplexPair,
@@ -83,6 +85,8 @@ class Forward:
     """By argument that forward writes to: its value behind it."""
     widths: PlaceWidths = field(default_factory=lambda: PlaceWidths(()))
     """Which of its whole numbers kernels have in 64 bits."""
+    made: dict[str, Any] = field(default_factory=dict)
+    """By node of the trace: what it gives, a value, several, or numbers."""
 
     @property
     def stored(self) -> list[Tensor]:
@@ -99,7 +103,7 @@ def read_forward(
         facts: the trace.
         training: whether the module is in training mode.
         card: that it is planned for.
-        called: nodes that shall be PyTorch calls; None for all products.
+        called: nodes that shall be PyTorch calls, with choices where these are known; None for all products.
         parts: whether products of fp32 values are those of their fp16 parts.
     """
     forward = ForwardReader(facts, training, card, called, parts).read()
@@ -125,7 +129,7 @@ class ForwardReader:
         self.passes = EqualPasses(training)
         self.given: dict[str, str] = {}
         """By node that gives an argument: its name in forward."""
-        self.forward = Forward([], None)
+        self.forward = Forward([], None, made=self.made)
 
     def read(self) -> Forward:
         """Read every node."""
@@ -300,6 +304,8 @@ class ForwardReader:
             made = None  # this reader is wrong about the call
         if made is None:
             made = call_library(call, self.forward.members)
+            if isinstance(self.called, Mapping) and self.called.get(node.name) is Choice.CHANNELS_LAST:
+                made = keep_channels_last(made)
         first = made[0] if isinstance(made, tuple) else made
         _name(first, call.name)
         self._check(node, first)
