@@ -16,6 +16,7 @@ from tritonsmith.evaluator.records.contest import Contest
 from tritonsmith.evaluator.schema import Hardware, Stage, Status, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
+from tritonsmith.prompts.regions import RegionRow, list_kernels
 
 _MAX_VARIANTS = 8
 """Variants of one tuning stage."""
@@ -83,6 +84,14 @@ class RecipeAuthor:
     def list_contests(self, brief: Brief) -> tuple[Contest, ...]:
         """The regions of the kernel in hand that another way to write them may make faster."""
         return list_contests(brief, _require_match(brief))
+
+    def account(self, brief: Brief) -> tuple[RegionRow, ...]:
+        """What each part of the current kernel takes; by its kernels alone where no recipe wrote it."""
+        recipe = BOOK.get(brief.current.candidate.recipe) if brief.current else None
+        found = match_recipe(recipe.name, brief.task, brief.facts, brief.hardware) if recipe else None
+        if recipe is None or found is None:
+            return list_kernels(brief.current.verdict if brief.current else None)
+        return recipe.account(found.plan, brief)
 
     async def analyze(self, brief: Brief) -> Analysis:
         """Computed from the verdict's facts and timing, the task's facts and the card."""

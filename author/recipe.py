@@ -17,6 +17,7 @@ from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage, Task, 
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.kinds import Family
+from tritonsmith.prompts.regions import RegionRow, list_kernels
 
 Settings = dict[str, int | float | bool | str]
 
@@ -77,6 +78,10 @@ class Recipe:
     """The analysis that proposes this kernel in place of the measured one: bottleneck, method, plan, category and promise."""
     advise: Callable[[KernelPlan, Brief], str] = lambda plan, brief: ""
     """Which part of its own kernel has most to gain, as the end of a sentence; empty where that is one part."""
+    account: Callable[[KernelPlan, Brief], tuple[RegionRow, ...]] = lambda plan, brief: list_kernels(
+        brief.current.verdict if brief.current else None
+    )
+    """What each part of its own kernel takes, and what it leaves to PyTorch."""
     lesson: str = ""
     """What to learn from it as a worked example; empty where it is not shown as one."""
     shown_with: Callable[[PrecisionClass], Settings] | None = None

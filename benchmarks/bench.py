@@ -37,7 +37,7 @@ def row_of(summary: Summary, command: str, results: Path, entry: PlannedTask | N
 
     A suite's entry that sets sizes has its own name in the row, since the file's name stands for the file's sizes.
     """
-    winner = summary.winner
+    winner = summary.best
     timing = winner.verdict.timing if winner else None
     if winner is None or timing is None:
         raise UsageError(f"{summary.out}: the run has no winner ({summary.stopped_because}); there is nothing to record")
@@ -102,9 +102,10 @@ def keep_run(folder: Path, row: Row, results: Path) -> str:
     """Copy a run's kernel and summary to `results/runs`, as `TASK[_size][_class][_mode]`; the summary's place. Raises OSError."""
     usual = {"size": "full", "precision_class": "ieee", "mode": "eval"}
     name = "_".join([row["task"], *(str(row[part]) for part, value in usual.items() if row[part] not in (None, "", value))])
-    best = (folder / "best.py").read_text(encoding="utf-8")
+    kept = not (folder / "best.py").is_file()  # a kernel below 1.0x is no result, and its row says its score
+    best = (folder / (f"kernels/{row['winner']['sha']}.py" if kept else "best.py")).read_text(encoding="utf-8")
     told = make_portable(json.loads((folder / SUMMARY).read_text(encoding="utf-8")), folder.resolve())
-    told["winner"]["verdict"]["timing"]["raw"] = row["raw"]
+    told["behind" if kept else "winner"]["verdict"]["timing"]["raw"] = row["raw"]
     (results / "runs").mkdir(parents=True, exist_ok=True)
     (results / "runs" / f"{name}.best.txt").write_text(best, encoding="utf-8")
     (results / "runs" / f"{name}.summary.json").write_text(json.dumps(told, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
@@ -143,7 +144,7 @@ def record_suite(root: Path, command: str, results: Path) -> tuple[list[Row], li
 
 
 def _reached(summary: Summary) -> str:
-    return precision_of(summary.winner.verdict) if summary.winner else ""
+    return precision_of(summary.best.verdict) if summary.best else ""
 
 
 def _read_measured(task: PlannedTask, root: Path) -> Summary:
@@ -154,14 +155,15 @@ def _read_measured(task: PlannedTask, root: Path) -> Summary:
     summary = Summary.model_validate_json((folder / SUMMARY).read_text(encoding="utf-8"))
     if task.overrides and task.key == summary.task:
         raise UsageError(f"it sets {', '.join(task.overrides)} and is named as its file, whose row it would take; give the entry a name")
-    winner = summary.winner
+    winner = summary.best
     if winner is None or winner.verdict.timing is None or winner.verdict.timing.raw is None:
         return summary
-    if not (folder / "best.py").is_file():
+    if summary.behind is None and not (folder / "best.py").is_file():
         raise UsageError(f"{folder / 'best.py'} is missing; copy the whole folder of the suite")
     timing = winner.verdict.timing.model_copy(update={"raw": _find_raw(winner.verdict.timing.raw, root)})
     verdict = winner.verdict.model_copy(update={"timing": timing})
-    return summary.model_copy(update={"winner": winner.model_copy(update={"verdict": verdict})})
+    role = "winner" if summary.winner is not None else "behind"
+    return summary.model_copy(update={role: winner.model_copy(update={"verdict": verdict})})
 
 
 def _find_raw(told: str, root: Path) -> str:

@@ -134,6 +134,10 @@ TuningOption = Annotated[
     Tuning | None,
     typer.Option(help="Who finds variants: search (measured, no tokens), model (the author), both, none; default: as the policy says."),
 ]
+ClaimsOption = Annotated[
+    float | None,
+    typer.Option("--claims-from", min=0, help="Measured score from which on a kernel is the result; below, the module is kept. Default 1."),
+]
 JsonOption = Annotated[bool, typer.Option("--json", help="Print the answer as JSON on stdout, everything else on stderr.")]
 
 FasterOption = Annotated[

@@ -68,7 +68,7 @@ def build_graph(context_schema: type[Any] = Context, around: Around | None = Non
     add("finish", finish)
 
     graph.add_edge(START, "describe")
-    graph.add_conditional_edges("describe", Edge("seeds", _send_seeds), ["branch"])
+    graph.add_conditional_edges("describe", Edge("seeds", _send_seeds), ["branch", "finish"])
     graph.add_edge("branch", "select")
     graph.add_edge("improve", "select")
     _add_gate(graph, State, around, "select", "after_select")
@@ -113,7 +113,10 @@ def _read_draft(state: BranchState) -> str:
     return "nothing" if state.get("exhausted") else "drafted"
 
 
-def _send_seeds(state: State) -> list[Send]:
+def _send_seeds(state: State) -> list[Send] | str:
+    """A branch for each seed; straight to the end where the author writes no kernel of the task."""
+    if state.get("unwritten"):
+        return "finish"
     shared = {"task": state["task"], "facts": state["facts"], "run": state["run"], "allow": allow_of(state)}
     return [Send("branch", {**shared, "branch": f"seed{index}", "index": index}) for index in range(state["seeds"])]
 

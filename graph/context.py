@@ -56,6 +56,8 @@ class Context:
     """Which labels may win."""
     tuning: Tuning | None = None
     """Who finds the variants of a tuning stage; None: as the policy says."""
+    claims_from: float | None = None
+    """The measured score from which on a kernel is the run's result; None: as the policy says."""
     seed_from: Compiler | None = None
     """A compiler whose own kernels are the last seed; None: the author writes all of them."""
     detector: Detector = detect
@@ -74,6 +76,11 @@ class Context:
         """Number of seed branches: the policy's wish, else the setting; never more than candidates."""
         wanted = self.policy.seeds or self.seeds
         return min(wanted, self.budget.candidates or wanted)
+
+    @property
+    def claims(self) -> float:
+        """The measured score below which the module is best kept."""
+        return float(getattr(self.policy, "claims_from", 1.0)) if self.claims_from is None else self.claims_from
 
     def session(self, run: str) -> Session:
         """Ledger and memo of a run."""

@@ -99,6 +99,12 @@ def is_proven(verdict: Verdict) -> bool:
     return verdict.timing is not None and verdict.timing.said is Comparison.FASTER
 
 
+def is_behind(verdict: Verdict, claims_from: float) -> bool:
+    """Whether a card measured a working candidate below the score from which on a kernel is claimed. No estimate says so."""
+    timing = verdict.timing
+    return timing is not None and timing.kind is TimingKind.MEASURED and timing.score < claims_from
+
+
 def refusal(verdict: Verdict, allow: Allow) -> str:
     """Why a working candidate may not win, as a sentence that helps its author; else empty.
 

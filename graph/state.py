@@ -9,9 +9,10 @@ from langgraph.channels import EphemeralValue
 from pydantic import Field
 from typing_extensions import TypedDict
 
-from tritonsmith.evaluator.schema import Allow, Candidate, Record, SizeValue, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import Allow, Candidate, Record, SizeValue, Task, TaskFacts, Timing, Verdict
 from tritonsmith.graph.searches import Search
 from tritonsmith.prompts.analysis import Analysis
+from tritonsmith.prompts.regions import RegionRow
 
 Evidence = dict[str, float | int | bool | str | list[str] | None]
 """The numbers and labels that a decision used."""
@@ -212,6 +213,14 @@ class State(Shared, total=False):
     choice: str
     """The last gate's answer; the edges read it."""
     winner: str | None
+    behind: str | None
+    """The best right kernel where a card measured it below what the policy claims: then nothing wins, and the module is best kept."""
+    unwritten: str
+    """Why the author writes no kernel of this task, where its forms were measured in place of that."""
+    forms: Timing | None
+    """What the module itself takes, by baseline, where no right kernel was measured beside it."""
+    regions: tuple[RegionRow, ...]
+    """What each part of the best kernel takes."""
     result: str
     """The winner's figure in words; empty without a winner."""
 
@@ -220,6 +229,10 @@ class RunOutput(TypedDict, total=False):
     """What a run answers."""
 
     winner: str | None
+    behind: str | None
+    unwritten: str
+    forms: Timing | None
+    regions: tuple[RegionRow, ...]
     result: str
     candidates: dict[str, Candidate]
     verdicts: dict[str, Verdict]

@@ -7,6 +7,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from tritonsmith.graph.storage.outcome import RunOutcome
 from tritonsmith.graph.storage.summary import Summary
 
 if TYPE_CHECKING:
@@ -36,14 +37,24 @@ class Result:
 
     @property
     def answer(self) -> str:
-        """The first words about the run: FASTER, NOT FASTER, right, NOT CONFIRMED or NO KERNEL, and what that rests on."""
+        """The first words about the run: FASTER, NOT FASTER, `keep your module`, right, NOT CONFIRMED or NO KERNEL."""
         return self.summary.answer
 
     @property
     def best(self) -> Path | None:
-        """The file with the winning kernel; None where no kernel was accepted."""
+        """The file with the winning kernel; None where no kernel is the result."""
         path = self.folder / "best.py"
         return path if self.summary.winner is not None and path.is_file() else None
+
+    @property
+    def kept(self) -> bool:
+        """Whether the answer is to keep the module: a card measured no kernel that is as fast as its strongest form."""
+        return self.summary.outcome is RunOutcome.KEPT
+
+    @property
+    def code(self) -> str:
+        """The lines that give the module's own fastest form; empty where a kernel is the result, or nobody measured."""
+        return "\n".join(self.summary.kept.code) if self.summary.kept else ""
 
     @cached_property
     def _drop_in(self) -> Any:
@@ -54,13 +65,19 @@ class Result:
 
     @property
     def module(self) -> nn.Module:
-        """The drop-in: the original's class, parameters and storage, with the winning kernel where it is proven. Raises UsageError."""
+        """The drop-in: the original's class, parameters and storage, with the winning kernel where it is proven; the original itself
+        where it is `kept`. Raises UsageError where there is no kernel and no answer."""
+        if self.kept:
+            return self.original
         module: nn.Module = self._drop_in.module
         return module
 
     @property
     def report(self) -> str:
-        """For what the kernel is proven, on what, and when the original runs in its place; several lines. Raises UsageError."""
+        """For what the kernel is proven, on what, and when the original runs in its place; where the module is `kept`, its fastest form
+        with the code. Several lines. Raises UsageError."""
+        if self.kept:
+            return f"{self.answer}\n{self.code}"
         return str(self._drop_in.report)
 
     def save(self, folder: str | Path, name: str | None = None) -> Path:

@@ -1,9 +1,9 @@
 """confirm: measure the best candidate again, in fresh processes with new seeds; only this verdict is reported."""
 
-from tritonsmith.evaluator.schema import Verdict
-from tritonsmith.graph.pool import best
+from tritonsmith.evaluator.schema import Comparison, Verdict
+from tritonsmith.graph.pool import best, is_behind
 from tritonsmith.graph.state import State, Update, allow_of
-from tritonsmith.nodes.common import NodeRuntime, emit, session_of
+from tritonsmith.nodes.common import NodeRuntime, context_of, emit, session_of
 from tritonsmith.nodes.judging import count_kernel, judge
 
 
@@ -13,6 +13,8 @@ async def confirm(state: State, runtime: NodeRuntime) -> Update:
     chosen = best(state.get("candidates", {}), verdicts, allow_of(state))
     if chosen is None:
         return {"current": None}
+    if verdicts[chosen.id].profile != "strict" and _is_lost(verdicts[chosen.id], context_of(runtime).claims):
+        return {"current": chosen.id}
     emit(runtime, "stage", "confirm", state, chosen.id)
     answer = await judge(chosen.id, "strict", "confirm", state, runtime)
     session_of(state, runtime).raise_if_over(len(state["candidates"]))
@@ -24,3 +26,8 @@ async def confirm(state: State, runtime: NodeRuntime) -> Update:
     quick = {cid: verdicts[cid].score for cid in twins if cid in verdicts and verdicts[cid].profile != "strict"}
     # one text, one verdict, whichever branch wrote it
     return {"current": chosen.id, "verdicts": dict.fromkeys(twins, answer), "searched": {k: v for k, v in quick.items() if v is not None}}
+
+
+def _is_lost(verdict: Verdict, claims_from: float) -> bool:
+    """Whether the search has measured the best kernel slower than a claim needs: the strict profile has more baselines, and no mercy."""
+    return is_behind(verdict, claims_from) and verdict.timing is not None and verdict.timing.said is Comparison.SLOWER

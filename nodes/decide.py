@@ -16,7 +16,8 @@ async def decide(gate: str, state: State | BranchState, runtime: NodeRuntime) ->
     part = _part(state, context)
     stop = session.stop_reason(context.budget, candidates=part is None)
     spent = stop if site.budgeted else None
-    view = view_of(gate, state, context.budget, stop=stop or "", width=int(getattr(context.policy, "width", 1)))
+    width = int(getattr(context.policy, "width", 1))
+    view = view_of(gate, state, context.budget, stop=stop or "", width=width, claims_from=context.claims)
     waits = session.waits(branch_of(state)) if site.budgeted else ""
     stuck = _stuck(state, session) if site.budgeted else ""
     used_up = part is not None and len(state.get("candidates", {})) >= part

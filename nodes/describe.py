@@ -13,6 +13,7 @@ from tritonsmith.evaluator.tasks.files import choose_load_size, load_task, settl
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import Shared, State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
+from tritonsmith.nodes.forms import measure_forms
 from tritonsmith.prompts.author import AuthorError, Choosy
 
 
@@ -31,16 +32,20 @@ async def describe(state: State, runtime: NodeRuntime) -> Update:
     task = note_small(settle_task(task, facts))
     if task.sized:
         emit(runtime, "size", "describe", state, size=task.size, reason=task.sized)
-    if isinstance(context.author, Choosy):
-        try:
-            context.author.require(task, facts, context.evaluator.hardware)
-        except AuthorError:
-            if context.seed_from is None:  # else a compiler may still write one, and its branch says it
-                raise
     seeds = context.branches
     again = "candidates" in state and bool(state["candidates"] or state.get("stopped_because"))
     run = uuid4().hex if again else state.get("run") or uuid4().hex
-    begun = {"task": task, "facts": facts, "run": run, "seeds": seeds, "allow": context.allow}
+    begun: Update = {"task": task, "facts": facts, "run": run, "seeds": seeds, "allow": context.allow}
+    if isinstance(context.author, Choosy):
+        try:
+            context.author.require(task, facts, context.evaluator.hardware)
+        except AuthorError as error:
+            if context.seed_from is None:  # else a compiler may still write one, and its branch says it
+                unwritten = str(error)
+                forms = await measure_forms("describe", begun, runtime)
+                if forms is None:
+                    raise
+                begun |= {"unwritten": unwritten, "forms": forms}
     return {**_FRESH, **begun} if again else begun
 
 
@@ -48,6 +53,7 @@ _FRESH: Update = {
     **{name: Overwrite({}) for name in Shared.__annotations__ if name not in ("stopped_because", "elapsed")},
     "stopped_because": Overwrite(""), "elapsed": Overwrite(0.0), "current": None, "queue": [], "improvements": 0, "returns": 0,
     "widenings": 0, "lines": Overwrite({}), "opening": [], "searches": Overwrite({}), "winner": None, "result": "",
+    "behind": None, "unwritten": "", "forms": None, "regions": (),
 }  # fmt: skip
 """Empties the state: a thread that gets another task begins a new run, and nothing of the old one counts."""
 

@@ -1,11 +1,13 @@
 """select and finish: the best working candidate goes on, and the confirmed one wins."""
 
 from tritonsmith.evaluator.schema import Allow, Status, Verdict
-from tritonsmith.graph.pool import best, describe_choice, rank_working, refusal
+from tritonsmith.graph.pool import best, describe_choice, is_behind, rank_working, refusal
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.graph.storage.summary import winner_of
 from tritonsmith.graph.tracing.spans import score_run
-from tritonsmith.nodes.common import NodeRuntime, emit, session_of
+from tritonsmith.nodes.accounting import account_for
+from tritonsmith.nodes.common import NodeRuntime, context_of, emit, session_of
+from tritonsmith.nodes.forms import measure_forms
 
 
 async def select(state: State, runtime: NodeRuntime) -> Update:
@@ -18,27 +20,40 @@ async def select(state: State, runtime: NodeRuntime) -> Update:
 
 
 async def finish(state: State, runtime: NodeRuntime) -> Update:
-    """Name the winner and why the run ends: a confirmed candidate, else the best so far, else none."""
+    """Name the winner and why the run ends: a confirmed candidate, else the best so far, else none.
+
+    A kernel that a card measured below what the policy claims wins nothing: it is `behind`, and the module is best kept.
+    """
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
     ranked = [member for member in rank_working(candidates, verdicts, allow_of(state)) if not verdicts[member.id].quarantine]
     confirmed = [candidate for candidate in ranked if verdicts[candidate.id].profile == "strict"]
-    winner = next(iter(confirmed or ranked), None)
-    session = session_of(state, runtime)
-    if winner is None:
-        reason = _explain_no_winner(state)
+    chosen = next(iter(confirmed or ranked), None)
+    session, claims = session_of(state, runtime), context_of(runtime).claims
+    behind = chosen is not None and is_behind(verdicts[chosen.id], claims)
+    winner = None if behind else chosen
+    if chosen is None:
+        reason = state.get("unwritten") or _explain_no_winner(state)
+    elif behind:
+        reason = f"{chosen.id} is the best kernel, and it was measured below {claims:g}x"
     elif confirmed:
         reason = "the winner is confirmed"
     else:
-        reason = f"{winner.id} is the best so far and was not confirmed"
+        reason = f"{chosen.id} is the best so far and was not confirmed"
     if winner is not None and (choice := describe_choice(candidates, verdicts, allow_of(state))):
         reason = f"{reason}; {choice}"
     earlier = state.get("stopped_because", "") or session.halt_reason
-    emit(runtime, "stop", "finish", state, winner.id if winner else None, reason=earlier or reason)
-    score_run(verdicts[winner.id] if winner else None)
+    forms = state.get("forms")
+    if chosen is None and forms is None and candidates and not session.halt_reason:
+        forms = await measure_forms("finish", dict(state), runtime)
     name = winner.id if winner else None
+    emit(runtime, "stop", "finish", state, name, reason=earlier or reason)
+    score_run(verdicts[winner.id] if winner else None)
     won = winner_of({**state, "winner": name})
-    result = won.result if won else ""
-    return {"winner": name, "result": result, "stopped_because": earlier or reason, "elapsed": session.elapsed}
+    return {
+        "regions": await account_for(chosen, state, runtime) if chosen else (),
+        "winner": name, "behind": chosen.id if chosen and behind else None, "forms": forms, "result": won.result if won else "",
+        "stopped_because": earlier or reason, "elapsed": session.elapsed,
+    }  # fmt: skip
 
 
 def _explain_no_winner(state: State) -> str:

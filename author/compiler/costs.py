@@ -19,6 +19,7 @@ from tritonsmith.author.compiler.plan import RegionPlan
 from tritonsmith.author.cost import Way, bound_product, time_bytes, time_launches, time_operators, time_product
 from tritonsmith.author.recipe import Settings
 from tritonsmith.evaluator.schema import PrecisionClass, Verdict
+from tritonsmith.prompts.regions import RegionRow
 
 
 def predict_work(plan: RegionPlan, precision: PrecisionClass) -> float:
@@ -86,6 +87,26 @@ def time_regions(plan: RegionPlan, verdict: Verdict | None = None, settings: Set
         floor, limit = max(moving, multiplying) * 1e3, "bytes" if moving >= multiplying else "products"
         found.append(RegionTime(what, floor, total, isinstance(region, CallRegion), count_reads(region, settings), limit))
     return found
+
+
+def account_regions(plan: RegionPlan, verdict: Verdict | None, settings: Settings) -> tuple[RegionRow, ...]:
+    """The regions as a run's answer tells them: what each takes, and why a call was left to PyTorch."""
+    launches = {kernel.name: kernel.launches for kernel in verdict.facts.kernels} if verdict else {}
+    users = Counter(name for names in plan.kernel_names for name in names)
+    rows = []
+    for region, names, timed in zip(plan.regions, plan.kernel_names, time_regions(plan, verdict, settings), strict=True):
+        counts = [launches[name] / users[name] for name in names if name in launches]
+        rows.append(RegionRow(
+            what=timed.what, own=not timed.call, launches=round(sum(counts)) if counts else None, ms=timed.measured_ms,
+            least_ms=timed.floor_ms, why=_explain_call(region, plan) if isinstance(region, CallRegion) else "",
+        ))  # fmt: skip
+    return tuple(rows)
+
+
+def _explain_call(region: CallRegion, plan: RegionPlan) -> str:
+    if region.call.name in plan.called:
+        return "PyTorch's call is predicted to be faster than a kernel of its own"
+    return "the built-in author has no kernel for it"
 
 
 def _bound_products(region: WorkRegion) -> float:

@@ -133,9 +133,19 @@ class RegionPlan(KernelPlan):
         return self._cut[1]
 
     @property
+    def called(self) -> frozenset[str]:
+        """The nodes whose products or layers are PyTorch calls, although a kernel could do them."""
+        return self._cut[2]
+
+    @property
     def all_sizes(self) -> tuple[RegionPlan, ...]:
         """This plan, and those for other sizes."""
         return self, *self.others
+
+    @property
+    def takes_any(self) -> bool:
+        """Whether its kernels take sizes that nobody counts: then graphs are recorded for the first few only."""
+        return bool(self.spans) or any(one.batch is not None for one in self.all_sizes)
 
     @property
     def constants(self) -> dict[str, str]:

@@ -6,7 +6,7 @@ from dataclasses import replace
 
 from tritonsmith.author.cards.fits import HeadFits
 from tritonsmith.author.cards.model import model_card
-from tritonsmith.author.compiler.costs import describe_gain, predict_launches, predict_plan, predict_regions, predict_work
+from tritonsmith.author.compiler.costs import account_regions, describe_gain, predict_launches, predict_plan, predict_regions, predict_work
 from tritonsmith.author.compiler.example import EXAMPLE
 from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, ProductRegion, RowRegion
 from tritonsmith.author.compiler.ir.attention import Attention
@@ -22,6 +22,7 @@ from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Stage
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity, Promise
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.kinds import Family
+from tritonsmith.prompts.regions import RegionRow
 
 _ATTENTION = ("query_rows", "key_rows", "attention_warps", "attention_stages", "attention_products")
 """Settings of attention only."""
@@ -37,6 +38,8 @@ _SHARPER = {"tf32": "fp16x3", "fp16": "fp16x3", "fp16x3": "tf32x3", "tf32x3": "i
 """By way to multiply: the next more exact one."""
 _FEW_LAUNCHES = 0.5
 """Share of the kernels' time that launches from Python may take before a CUDA graph replays them."""
+_MANY_LAUNCHES = 8
+"""Regions from which on kernels that take any size replay graphs: each size is recorded when it first comes, which takes milliseconds."""
 _MOST_TUNED = 3
 """Sizes of products that a search tunes one by one, the costliest first."""
 _MOST_SUMS = 128
@@ -67,7 +70,8 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
         return None
     if found is None or not can_replay(plan):
         return found
-    return found | {"replayed": predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision)}
+    many = not plan.takes_any or len(plan.regions) >= _MANY_LAUNCHES
+    return found | {"replayed": many and predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision)}
 
 
 def _list_blocks(attentions: list[Attention], plain: Settings, fits: HeadFits) -> list[Settings]:
@@ -94,11 +98,10 @@ def _choose_products(precision: PrecisionClass) -> Settings:
 
 
 def can_replay(plan: RegionPlan) -> bool:
-    """Whether the launches may become CUDA graphs: a call depends on its tensors alone, and has one of few sizes."""
+    """Whether the launches may become CUDA graphs: a call depends on its tensors alone."""
     numbers = any(one.number for one in plan.forward.inputs)
     stateless = not plan.training and not plan.forward.updates and not plan.forward.written
-    sized = not plan.spans and all(one.batch is None for one in plan.all_sizes)  # a graph for each size: there are few
-    return sized and stateless and bool(plan.given) and not numbers and len(plan.regions) > 1
+    return stateless and bool(plan.given) and not numbers and len(plan.regions) > 1
 
 
 def _held_defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
@@ -204,6 +207,12 @@ def _propose_held(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
     )
 
 
+def _account(plan: KernelPlan, brief: Brief) -> tuple[RegionRow, ...]:
+    """Each region with what it takes."""
+    assert isinstance(plan, RegionPlan) and brief.current is not None
+    return account_regions(plan, brief.current.verdict, brief.current.candidate.settings)
+
+
 def _advise(plan: KernelPlan, brief: Brief) -> str:
     """The region with most to gain."""
     assert isinstance(plan, RegionPlan)
@@ -227,6 +236,7 @@ PLAIN_RECIPE = Recipe(
     sharpen=_sharpen,
     predict=_predict,
     advise=_advise,
+    account=_account,
     shrink={
         "attention_stages": 1, "key_rows": 16, "query_rows": 16, "num_stages": 1, "block_k": 16, "block_n": 16, "block_m": 16,
         "tile": 256, "whole_row": 1024, "block": 64,

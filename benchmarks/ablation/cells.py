@@ -107,7 +107,7 @@ def row_of(cell: Cell, root: Path, plan: AblationPlan, known: dict[tuple[str, st
         | _count_work(summary, cell, root, judged)
         | _read_seeds(summary)
     )
-    return row if summary.winner is None else _add_winner(row, summary.winner)
+    return row if summary.best is None else _add_winner(row, summary.best)
 
 
 def _add_winner(row: CellRow, winner: Winner) -> CellRow:

@@ -48,7 +48,7 @@ def keep(root: Path, results: Path) -> list[Path]:
 
 def _find_winner(run: Path) -> Path | None:
     summary = read_summary(run.parent)
-    return None if summary is None or summary.winner is None else run.parent / "kernels" / f"{summary.winner.sha}.py"
+    return None if summary is None or summary.best is None else run.parent / "kernels" / f"{summary.best.sha}.py"
 
 
 def make_portable(value: Any, root: Path) -> Any:

@@ -12,6 +12,7 @@ from tritonsmith.cli.options import (
     AllowOption,
     BaselinesChoice,
     BaselinesOption,
+    ClaimsOption,
     ConfirmChoice,
     FasterOption,
     JsonOption,
@@ -155,6 +156,7 @@ def optimize(
     checkpoints: CheckpointsOption = "sqlite",
     policy: PolicyOption = "default",
     tuning: TuningOption = None,
+    claims_from: ClaimsOption = None,
     seeds: SeedsOption = 2,
     seed_from: SeedFromOption = None,
     target: TargetOption = "auto",
@@ -179,14 +181,15 @@ def optimize(
     fail_unless_faster: FasterOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """Search for faster kernels of TASK; exit code 0 with a right kernel (also a slower one), 1 without, 3 when the run waits.
+    """Search for faster kernels of TASK; exit code 0 with a right kernel or a module that is kept, 1 without, 3 when the run waits.
 
     With several tasks the exit code is 0 only if each has a right kernel; a task that fails does not stop the others.
     """
     common = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, **name_evaluator(evaluator),
-        "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "seeds": seeds, "target": target,
+        "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "claims_from": claims_from, "seeds": seeds,
+        "target": target,
         "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow,
         "baselines": baselines.value, "seed_from": seed_from and seed_from.value, "budget": budget_of(
             candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,

@@ -10,16 +10,18 @@ from rich.text import Text
 
 from tritonsmith.cli.options import choose_page, err, out, print_json
 from tritonsmith.cli.report.forms import Form
+from tritonsmith.cli.screen.regions import region_table
 from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TimingKind
+from tritonsmith.graph.storage.kept import Kept
 from tritonsmith.graph.storage.outcome import RunOutcome, count_words, describe_way_on, split_waiting
-from tritonsmith.graph.storage.summary import Summary
+from tritonsmith.graph.storage.summary import Summary, Winner
 
 WAITS = 3
 """Exit code of a run that waits for replies or verdicts."""
 _STYLES = {
-    RunOutcome.FASTER: "bold green", RunOutcome.NOT_FASTER: "bold red", RunOutcome.RIGHT: "bold yellow",
+    RunOutcome.FASTER: "bold green", RunOutcome.NOT_FASTER: "bold red", RunOutcome.KEPT: "bold", RunOutcome.RIGHT: "bold yellow",
     RunOutcome.NOT_CONFIRMED: "bold yellow", RunOutcome.NO_KERNEL: "bold red", RunOutcome.WAITING: "bold cyan",
 }  # fmt: skip
 
@@ -40,10 +42,11 @@ def answer(summary: Summary, as_json: bool, *, must_be_faster: bool = False) -> 
 
 
 def exit_code(summary: Summary, *, must_be_faster: bool = False) -> int:
-    """0 for a run with a right kernel, or with a FASTER one where it must be; 1 without; 3 for one that waits."""
+    """0 for a right kernel or a module that is best kept, or for a FASTER kernel where it must be; else 1; 3 for a run that waits."""
     if summary.outcome is RunOutcome.WAITING:
         return WAITS
-    enough = summary.outcome is RunOutcome.FASTER if must_be_faster else summary.winner is not None
+    kept = summary.outcome is RunOutcome.KEPT
+    enough = summary.outcome is RunOutcome.FASTER if must_be_faster else summary.winner is not None or kept
     return 0 if enough else 1
 
 
@@ -68,21 +71,21 @@ def show(summary: Summary) -> None:
             out.print(f"  {decided}")
     out.print()
     page = choose_page(_FILE_WIDTH)
-    table = candidate_table(summary.candidates, page.width, summary.winner.id if summary.winner else None, title="Candidates")
-    page.print(table, soft_wrap=False)
+    if summary.candidates:
+        table = candidate_table(summary.candidates, page.width, summary.best.id if summary.best else None, title="Candidates")
+        page.print(table, soft_wrap=False)
     for search in summary.searches:
         out.print(f"Search {search.stage} around {search.base}: {search.sentence()}.")
     out.print()
-    if summary.winner:
-        proof = "confirmed in fresh processes with new seeds" if summary.winner.confirmed else "NOT confirmed: the run ended before"
-        name = f"{'Winner' if summary.outcome is RunOutcome.FASTER else 'Best kernel'} {summary.winner.id}"
-        out.print(Text(name, style_of(summary)), f"({summary.winner.stage}; {proof})")
-        out.print(summary.winner.result, style="bold")
-        for line in verdict_lines(summary.winner.verdict):
-            if out.is_terminal:
-                out.print(Padding(line, _INDENT), soft_wrap=False)
-            else:
-                out.print(Text.assemble("  ", line))
+    if summary.kept:
+        _show_kept(summary.kept)
+    if (regions := region_table(summary)) is not None:
+        page.print(regions, soft_wrap=False)
+        out.print()
+    if summary.best:
+        _show_best(summary, summary.best)
+    elif summary.outcome is RunOutcome.KEPT:
+        out.print("No candidate was written.", style="bold")
     elif summary.waits_for:
         _show_waiting(summary)
     else:
@@ -100,6 +103,30 @@ def show(summary: Summary) -> None:
     elif summary.kind == "measured":
         out.print(f"Scores were measured on {summary.target}.")
     _show_files(Path(summary.out), summary)
+
+
+def _show_kept(kept: Kept) -> None:
+    """The module's own fastest form, with the code that gives it."""
+    out.print(f"Your module's fastest form ({kept.ms:.4g} ms), where `model` is the module:")
+    for line in kept.code:
+        out.print(f"    {line}")
+
+
+def _show_best(summary: Summary, best: Winner) -> None:
+    """The best right kernel with its verdict; what it is called depends on what was proven."""
+    proof = "confirmed in fresh processes with new seeds" if best.confirmed else "NOT confirmed: the run ended before"
+    if summary.behind is not None and not best.confirmed:
+        proof = "measured in the search; there was nothing to confirm"
+    name = f"{'Winner' if summary.outcome is RunOutcome.FASTER else 'Best kernel'} {best.id}"
+    out.print(Text(name, style_of(summary)), f"({best.stage}; {proof})")
+    if summary.behind is not None:
+        out.print(f"It is no result; its text is {Path(summary.out) / 'kernels' / f'{best.sha}.py'}")
+    out.print(best.result, style="bold")
+    for line in verdict_lines(best.verdict):
+        if out.is_terminal:
+            out.print(Padding(line, _INDENT), soft_wrap=False)
+        else:
+            out.print(Text.assemble("  ", line))
 
 
 def _show_first_words(summary: Summary) -> None:

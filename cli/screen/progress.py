@@ -211,7 +211,7 @@ def _end_words(event: Event, picture: RunPicture) -> str:
     if event.get("outcome") == RunOutcome.WAITING.value:
         return f"ends here, {event.get('stopped_because')}"
     name = "winner" if event.get("outcome") in (None, RunOutcome.FASTER.value) else "best kernel"
-    winner = f"{name} {event['winner']}: {event.get('result')}" if event.get("winner") else "no winner"
+    winner = f"{name} {event['winner']}: {event.get('result')}" if event.get("winner") else str(event.get("kept") or "no winner")
     return f"ended: {winner}; {event.get('stopped_because', '')}".rstrip("; ")
 
 

@@ -58,7 +58,9 @@ def suite_exit_code(results: SuiteResults, *, must_be_faster: bool = False) -> i
     if any(row.state is RowState.WAITING for row in results.rows):
         return WAITS
     enough = all(
-        row.state is RowState.DONE and (row.outcome == "faster" if must_be_faster else row.score is not None) for row in results.rows
+        row.state is RowState.DONE and (
+            row.outcome == "faster" if must_be_faster else row.score is not None or row.outcome == "kept"
+        ) for row in results.rows
     )
     return 0 if enough else 1
 
@@ -68,8 +70,8 @@ def show_suite(results: SuiteResults, root: Path) -> None:
     out.print(Text(results.headline, style="bold"))
     page = choose_page(_FILE_WIDTH)
     page.print(suite_table(results), soft_wrap=False)
-    if results.mean is not None:
-        out.print(f"Geometric mean over tasks that are over, counting 1 where no kernel is proven faster: {digits(results.mean)}x.")
+    if results.mean_words:
+        out.print(results.mean_words)
     used = sum(row.tokens for row in results.rows), sum(row.money for row in results.rows)
     out.print(f"Candidates: {sum(row.candidates for row in results.rows)}; tokens: {used[0]:,}; dollars: {used[1]:.4f}.")
     for row in results.rows:

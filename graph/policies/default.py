@@ -1,6 +1,8 @@
 """The rules that every preset begins with: those of the analysis notes that this project began with, three of them refined."""
 
+from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.graph.policies.view import Answer, View
+from tritonsmith.graph.pool import is_behind
 from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.storage.outcome import count_words
 
@@ -8,15 +10,49 @@ GOOD_SCORE = 1.0
 """The score of a kernel that is as fast as its baseline: a slower one is analysed, any other is kept."""
 WORTH_SPEEDUP = 1.10
 """The notes' gate: a promised gain below 10 % is not worth a rewrite."""
+TUNING_REACH = {"after_detect": 2.5, "after_grid": 2.5, "after_block": 1.1}
+"""By gate, what the stages behind it may make of the candidate's own kernels, times as fast. The searches of docs/tuning.md gained 2.44
+times at the most in all stages, and 1.07 times in that of memory."""
 
 
 def _refusal_words(view: View) -> str:
     return f" ({view.refusal.partition(';')[0]})" if view.refusal else ""
 
 
+def promise_of_tuning(view: View, gate: str) -> float:
+    """How many times as fast the best kernel may become by the stages behind this gate; 1 behind the last one.
+
+    Only the time in its own kernels becomes less, and no kernel falls below its floor.
+    """
+    reach = TUNING_REACH.get(gate, 1.0)
+    verdict = view.best_verdict
+    share = verdict.facts.own_time_share if verdict else None
+    gained = 1.0 / (1.0 - share + share / reach) if share is not None else reach
+    floor = view.best_floor.share if view.best_floor else 0.0
+    return min(gained, max(1.0, 1.0 / floor)) if floor > 0 else gained
+
+
+def _find_hopeless(view: View, gate: str) -> str:
+    """Why no setting can bring the best kernel to what is claimed, by a measurement; empty where one may, or nobody measured."""
+    timing, score = (view.best_verdict.timing if view.best_verdict else None), view.best_score or 0.0
+    if timing is None or timing.kind is not TimingKind.MEASURED or score >= view.claims_from:
+        return ""
+    reach = promise_of_tuning(view, gate)
+    return f"{score_words(score)}, and tuning makes it {reach:.2f} times as fast at the best" if score * reach < view.claims_from else ""
+
+
 def score_words(score: float | None) -> str:
     """A score for a reason."""
     return "no score" if score is None else f"score {score:.3f}"
+
+
+def _explain_unconfirmed(view: View) -> str:
+    """Why the best kernel has no strict verdict."""
+    if view.current is None:
+        return "there is no working candidate to confirm"
+    if view.works and view.verdict is not None and is_behind(view.verdict, view.claims_from):
+        return f"measured at {score_words(view.score)}: nothing to confirm, the module is best kept"
+    return "no strict verdict could be had"
 
 
 class Default:
@@ -37,6 +73,7 @@ class Default:
     width: int = 1
     drop_twins: bool = False
     race_below: float = GOOD_SCORE
+    claims_from: float = GOOD_SCORE
     encodes: tuple[int, ...] = tuple(range(1, 13))
     """Numbers of the notes' mechanisms that the policy stands for."""
 
@@ -111,9 +148,11 @@ class Default:
         return "detect", chosen
 
     def after_detect(self, view: View) -> Answer:
-        """Skip tuning for persistent kernels that score at least 1.0 and for kernels of high complexity."""
+        """Skip tuning for persistent kernels that score at least 1.0, for kernels of high complexity, and where it cannot lead to 1.0."""
         if self.tuning is Tuning.NONE:
             return "skip", "this policy never tunes"
+        if hopeless := _find_hopeless(view, "after_detect"):
+            return "skip", hopeless
         if "high_complexity" in view.labels:
             return "skip", "high complexity: tuning would break what the algorithm fixes"
         if "persistent" in view.labels and (view.score or 0.0) >= GOOD_SCORE:
@@ -128,12 +167,14 @@ class Default:
         unjudged = f"; {view.unjudged}" if view.unjudged else ""
         searched = f"; {view.search.sentence()}" if view.search else ""
         best = f"best so far: {view.best.id if view.best else 'none'} ({score_words(view.best_score)}){searched}{unjudged}"
+        if view.gate in TUNING_REACH and (hopeless := _find_hopeless(view, view.gate)):
+            return "stop", f"{best}; {hopeless}"
         return ("stop", f"{best}; one search covers all three stages") if view.search and view.search.joint else ("next", best)
 
     def after_confirm(self, view: View) -> Answer:
         """Accept only a strict verdict. A kernel that fails goes back to repair. One whose gain was noise makes room for the next best."""
         if view.verdict is None or view.verdict.profile != "strict":
-            return "give_up", "no strict verdict could be had" if view.current else "there is no working candidate to confirm"
+            return "give_up", _explain_unconfirmed(view)
         if view.works and view.proven_rival and view.best:
             return "next_best", f"confirmed at {score_words(view.score)}, which is no proven gain; {view.best.id} may be one"
         if view.works:

@@ -51,6 +51,7 @@ class ForkedPolicy:
         self.seeds: int | None = parent.seeds
         self.tuning, self.joint = policy.tuning, policy.joint
         self.width, self.drop_twins = policy.width, policy.drop_twins
+        self.claims_from = policy.claims_from
 
     def __getattr__(self, question: str) -> Callable[[View], Answer]:
         if question not in QUESTIONS:

@@ -126,6 +126,10 @@ def _complete(asked: str, attribute: str, policy: Any, missing: list[str]) -> Po
         raise UsageError(f"{asked}: {attribute}.race_below is {race_below!r}; make it a score, or 0 for never")
     policy.race_below = float(race_below)
     policy.width, policy.drop_twins = width, bool(getattr(policy, "drop_twins", False))
+    claims = getattr(policy, "claims_from", GOOD_SCORE)
+    if not isinstance(claims, int | float) or isinstance(claims, bool) or claims < 0:
+        raise UsageError(f"{asked}: {attribute}.claims_from is {claims!r}; make it a score, such as 1.0, or 0 to claim any right kernel")
+    policy.claims_from = float(claims)
     encodes = getattr(policy, "encodes", ())
     if not isinstance(encodes, tuple) or not all(isinstance(number, int) for number in encodes):
         raise UsageError(f"{asked}: {attribute}.encodes is {encodes!r}; make it a tuple of numbers, or leave it out")

@@ -64,6 +64,8 @@ class View:
     stop: str = ""
     """Why the run may write no more kernels; empty while it may."""
     budget: Budget = field(default_factory=Budget)
+    claims_from: float = 1.0
+    """The measured score from which on a kernel is the result of the run."""
     step: int = 0
     """How many decisions were recorded in this branch before."""
 
@@ -191,6 +193,8 @@ class Policy(Protocol):
     """The score below which regions of a kernel are raced against the library when it is analysed; 0: never."""
     drop_twins: bool
     """Whether a candidate whose compiled code is that of an earlier working one is dropped before it is measured."""
+    claims_from: float
+    """The measured score from which on the best kernel is the run's result; below it the module is best kept."""
 
     def after_evaluate(self, view: View) -> Answer:
         """`repair`, `rescue`, `check`, `accept` or `give_up`."""
@@ -221,7 +225,9 @@ class Policy(Protocol):
         ...
 
 
-def view_of(gate: str, state: State | BranchState, budget: Budget, *, stop: str = "", width: int = 1) -> View:
+def view_of(
+    gate: str, state: State | BranchState, budget: Budget, *, stop: str = "", width: int = 1, claims_from: float = 1.0
+) -> View:
     """The view that a gate's policy gets, from the state and from what the run may still spend; `width` is the policy's."""
     candidates, verdicts = state.get("candidates", {}), state.get("verdicts", {})
     branch = str(state.get("branch", "main"))
@@ -260,6 +266,7 @@ def view_of(gate: str, state: State | BranchState, budget: Budget, *, stop: str 
         returns=int(str(state.get("returns", 0))),
         stop=stop,
         budget=budget,
+        claims_from=claims_from,
         step=sum(decision.branch == branch for decision in state.get("decisions", {}).values()),
     )
 

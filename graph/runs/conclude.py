@@ -29,8 +29,9 @@ def begin_event(task: Task, context: Context, run: str, *, resumed: bool = False
 def end_event(summary: Summary) -> Event:
     """The last event of a run: its winner, and why it ended."""
     winner = summary.winner.id if summary.winner else None
+    kept = {"kept": summary.kept.sentence} if summary.kept else {}
     return run_event(
-        "end", winner, winner=winner, result=summary.result, stopped_because=summary.stopped_because, outcome=summary.outcome.value
+        "end", winner, winner=winner, result=summary.result, stopped_because=summary.stopped_because, outcome=summary.outcome.value, **kept
     )  # fmt: skip
 
 

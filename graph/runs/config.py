@@ -62,6 +62,8 @@ class RunConfig(JudgeSettings):
     """The rules that answer every gate of the graph."""
     tuning: Tuning | None = None
     """Who finds the variants of tuning: search, model (the author), both or none; empty: as the policy says."""
+    claims_from: float | None = Field(default=None, ge=0)
+    """The measured score from which on a kernel is the result; below it the module is best kept. Empty: as the policy says; 0: any."""
     seeds: int = 2
     """First kernels, each followed in a branch of its own."""
     seed_from: Compiler | None = None

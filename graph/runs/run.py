@@ -208,7 +208,8 @@ class Run:
         keep = players.run_tape.recorder.write if players.run_tape.recorder else None
         return Context(
             author=players.author, evaluator=judge, policy=policy, store=store, budget=config.budget, seeds=config.seeds,
-            allow=config.allow, tuning=config.tuning, seed_from=config.seed_from, memory=players.recall(), sessions=Sessions(earlier, keep),
+            allow=config.allow, tuning=config.tuning, claims_from=config.claims_from,
+            seed_from=config.seed_from, memory=players.recall(), sessions=Sessions(earlier, keep),
         )  # fmt: skip
 
     def _trace(self, sketch: Task, context: Context, manifest: Manifest) -> RunTrace:

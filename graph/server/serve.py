@@ -70,7 +70,8 @@ def _open_run(settings: RunForm, thread: str, run: str) -> OpenedRun:
     judge = players.evaluator(tape, settings.target, lambda: _evaluator(settings.target, settings.sandbox, settings.baselines))
     context = Context(
         author=players.author, evaluator=judge, policy=policy, store=store, budget=settings.budget, seeds=settings.seeds,
-        allow=Allow(settings.allow), tuning=None if settings.tuning is None else Tuning(settings.tuning), memory=players.recall(),
+        allow=Allow(settings.allow), claims_from=settings.claims_from,
+        tuning=None if settings.tuning is None else Tuning(settings.tuning), memory=players.recall(),
         seed_from=settings.seed_from,
     )  # fmt: skip
     return OpenedRun(context, players, bool(run))

@@ -55,6 +55,7 @@ class RunForm(BaseModel):
     model_timeout: float = _setting("model_timeout")
     prices: str | None = _setting("prices")
     tuning: Literal["search", "model", "both", "none"] | None = _setting("tuning")
+    claims_from: float | None = _setting("claims_from")
     seeds: int = _setting("seeds", ge=1)
     seed_from: Literal["inductor"] | None = _setting("seed_from")
     target: str = _setting("target", json_schema_extra={"enum": ["auto", *CARDS]})

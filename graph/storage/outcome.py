@@ -24,6 +24,8 @@ class RunOutcome(StrEnum):
     """The best kernel is confirmed, and faster than the strongest baseline; by an estimate, than eager execution."""
     NOT_FASTER = "not_faster"
     """The best kernel is right, and a card measured no gain."""
+    KEPT = "kept"
+    """A card measured no kernel that is as fast as the strongest baseline, or the author writes none: the module is best kept."""
     RIGHT = "right"
     """The best kernel is right, and the estimate of its speed shows no gain: only a card can tell."""
     NOT_CONFIRMED = "not_confirmed"

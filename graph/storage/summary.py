@@ -15,17 +15,20 @@ from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usa
 from tritonsmith.graph.storage.drop_in import write_drop_in
 from tritonsmith.graph.storage.files import fault_of, put_text
 from tritonsmith.graph.storage.header import describe_form, describe_proof, describe_use
+from tritonsmith.graph.storage.kept import Kept, keep_module
 from tritonsmith.graph.storage.outcome import (
     RunOutcome,
     describe_best,
     describe_comparison,
     describe_search,
     describe_waiting,
+    digits,
     judge_outcome,
     kind_of_win,
     precision_of,
 )
 from tritonsmith.graph.storage.store import Store
+from tritonsmith.prompts.regions import RegionRow, time_library_calls
 
 SUMMARY = "summary.json"
 """Name of the file in a run's folder that says that it is over."""
@@ -119,6 +122,16 @@ class Summary(Record):
     policy: str
     model: str
     winner: Winner | None = None
+    behind: Winner | None = None
+    """The best right kernel, where a card measured it below what is claimed: it is no result, and stays on disk."""
+    kept: Kept | None = None
+    """The module's own fastest form, where no kernel is the result and a card measured the forms."""
+    regions: tuple[RegionRow, ...] = ()
+    """What each part of the best kernel takes, and what was left to the library."""
+    library_ms: float | None = None
+    """Milliseconds of the card in all calls that were left to the library, together; None where nobody measured it."""
+    unwritten: str = ""
+    """Why the author writes no kernel of this task, where the module's forms were measured in place of that."""
     result: str = ""
     """The winner's confirmed figure in words; empty without a winner."""
     allow: str = ""
@@ -161,17 +174,30 @@ class Summary(Record):
         """How the run has ended."""
         if self.waits_for:
             return RunOutcome.WAITING
+        if self.kept is not None and (self.behind is not None or self.unwritten):
+            return RunOutcome.KEPT
         timing = self.winner.verdict.timing if self.winner else None
         return judge_outcome(timing, confirmed=self.winner.confirmed) if self.winner and timing else RunOutcome.NO_KERNEL
+
+    @property
+    def best(self) -> Winner | None:
+        """The best right kernel, whether it is the result or was measured below what is claimed."""
+        return self.winner or self.behind
 
     @computed_field  # type: ignore[prop-decorator]
     @property
     def answer(self) -> str:
-        """The first words about the run: FASTER, NOT FASTER, right, NOT CONFIRMED, NO KERNEL or WAITING, and what that rests on."""
+        """The first words about the run: FASTER, NOT FASTER, `keep your module`, right, NOT CONFIRMED, NO KERNEL or WAITING, and what
+        that rests on."""
         if self.waits_for:
             return describe_waiting(self.waits_for).replace("waiting", "WAITING", 1)
+        if self.outcome is RunOutcome.KEPT and self.kept is not None:
+            score = self.behind.verdict.score if self.behind else None
+            beside = "the author writes no kernel for it" if score is None else f"the best kernel is {digits(score)}x, measured"
+            return f"{self.kept.sentence}; {beside}"
         if self.winner is None or self.winner.verdict.timing is None:
-            return f"NO KERNEL: no candidate was accepted{self._tell_refusal()}"
+            keep = f"; {self.kept.sentence}" if self.kept else ""
+            return f"NO KERNEL: no candidate was accepted{self._tell_refusal()}{keep}"
         words, precision = describe_best(self.winner.verdict.timing, confirmed=self.winner.confirmed), precision_of(self.winner.verdict)
         return words if precision in ("", PrecisionClass.IEEE) else f"{words}, precision {precision}"
 
@@ -192,17 +218,25 @@ class Summary(Record):
 def summarize(state: State, *, policy: str, model: str, target: str, seconds: float, out: str) -> Summary:
     """The summary of a finished run from its last state."""
     task, candidates = state["task"], state.get("candidates", {})
-    winner = winner_of(state)
+    winner, behind = winner_of(state), winner_of({**state, "winner": state.get("behind")})
     facts = state.get("facts")
     told_facts = {
         "inputs", "init_inputs", "returns", "flops", "min_bytes", "reference_launches", "serial_steps", "updates", "by_mode", "buffers",
         "tied", "frozen",
     }  # fmt: skip
+    told = facts.model_dump(mode="json", include=told_facts) if facts else {}
+    seen = behind.verdict.timing if behind else None if winner else state.get("forms")
+    best = winner or behind
     return Summary(
         task=task.name,
         policy=policy,
         model=model,
         winner=winner,
+        behind=behind,
+        kept=keep_module(seen, told) if seen is not None else None,
+        unwritten=state.get("unwritten", ""),
+        regions=state.get("regions", ()),
+        library_ms=time_library_calls(state.get("regions", ()), best.verdict if best else None),
         result=winner.result if winner else "",
         allow=allow_of(state).value,
         candidates=tuple(_row(state, cid) for cid in candidates),
@@ -217,13 +251,13 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         precision=task.precision.value,
         mode=task.mode,
         target=target,
-        kind=winner.verdict.timing.kind.value if winner and winner.verdict.timing else None,
+        kind=best.verdict.timing.kind.value if best and best.verdict.timing else None,
         seconds=round(seconds, 3),
         date=datetime.now(UTC).isoformat(timespec="seconds"),
         out=out,
         analyses={key: value.model_dump(mode="json") for key, value in state.get("analyses", {}).items()},
         findings={key: value.model_dump(mode="json")["labels"] for key, value in state.get("findings", {}).items()},
-        task_facts=facts.model_dump(mode="json", include=told_facts) if facts else {},
+        task_facts=told,
     )
 
 

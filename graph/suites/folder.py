@@ -133,7 +133,7 @@ def row_of(task: PlannedTask, root: Path) -> SuiteRow:
             "tokens": summary.usage.tokens, "money": summary.usage.money,
         }
     )  # fmt: skip
-    winner = summary.winner
+    winner = summary.best
     if winner is None or winner.verdict.timing is None:
         return row
     timing = winner.verdict.timing

@@ -9,7 +9,7 @@ from typing import Any
 from pydantic import Field
 
 from tritonsmith.evaluator.schema import PrecisionClass, Record
-from tritonsmith.graph.storage.outcome import count_words
+from tritonsmith.graph.storage.outcome import count_words, digits
 from tritonsmith.graph.suites.tasks import PlannedTask
 
 FORMAT = 1
@@ -58,11 +58,11 @@ class SuiteRow(Record):
     path: str = ""
     state: RowState = RowState.OPEN
     outcome: str = ""
-    """A RunOutcome: `faster`, `not_faster`, `right`, `not_confirmed`, `no_kernel` or `waiting`; empty before the run is over or waits."""
+    """A RunOutcome: `faster`, `not_faster`, `kept`, `right`, `not_confirmed`, `no_kernel` or `waiting`; empty before that."""
     reason: str = ""
     """Why it failed, what it waits for, or why the search stopped."""
     score: float | None = None
-    """The winner's, against the strongest baseline."""
+    """The best right kernel's, against the strongest baseline; of a module that is kept it is no result."""
     kind: str = ""
     comparison: str = ""
     baseline: str = ""
@@ -107,6 +107,26 @@ class SuiteResults(Record):
         done = [row for row in self.rows if row.state is RowState.DONE]
         gains = [row.score if row.outcome == "faster" and row.score else 1.0 for row in done]
         return math.exp(sum(map(math.log, gains)) / len(gains)) if gains else None
+
+    @property
+    def kept(self) -> int:
+        """Tasks whose module is best kept."""
+        return sum(row.state is RowState.DONE and row.outcome == "kept" for row in self.rows)
+
+    @property
+    def plain_mean(self) -> float | None:
+        """Geometric mean of the scores as they are, over tasks with a right kernel; None without one."""
+        scores = [row.score for row in self.rows if row.state is RowState.DONE and row.score]
+        return math.exp(sum(map(math.log, scores)) / len(scores)) if scores else None
+
+    @property
+    def mean_words(self) -> str:
+        """Both means in a sentence or two; empty before a run is over."""
+        if self.mean is None:
+            return ""
+        kept = f" ({self.kept} of them {'is' if self.kept == 1 else 'are'} a module that is kept)" if self.kept else ""
+        plain = "" if self.plain_mean is None else f" Of the scores as they are: {digits(self.plain_mean)}x."
+        return f"Geometric mean over tasks that are over, counting 1 where no kernel is proven faster{kept}: {digits(self.mean)}x.{plain}"
 
     @property
     def headline(self) -> str:

@@ -21,6 +21,7 @@ from tritonsmith.evaluator.tasks.declarations import Shape
 from tritonsmith.evaluator.tasks.files import at_shape, declared_shapes, load_task
 from tritonsmith.graph.runs.manifest import read_manifest
 from tritonsmith.graph.storage.header import describe_proof
+from tritonsmith.graph.storage.outcome import RunOutcome
 from tritonsmith.graph.storage.summary import SUMMARY, Summary
 from tritonsmith.modules.bringing.structure import SIGNATURE, Signature
 from tritonsmith.modules.dropin.runtime.form import Form, list_leaves
@@ -43,6 +44,8 @@ def read_kernel(original: nn.Module, folder: Path, task: Path) -> Kernel:
         UsageError: one sentence: the run has no kernel, or its files cannot be read.
     """
     summary = read_summary(folder)
+    if summary.outcome is RunOutcome.KEPT:
+        raise UsageError(f"{folder}: no kernel is the result, so there is no drop-in; {summary.answer}")
     if summary.winner is None:
         raise UsageError(f"{folder}: the run has no kernel, so there is no drop-in; {summary.answer}")
     if not (folder / BEST).is_file():

@@ -12,6 +12,7 @@ from tritonsmith.nodes.chat.connect import IN_TURN
 from tritonsmith.nodes.chat.records import Chat
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Author, AuthorError, Brief, Choosy, Draft
+from tritonsmith.prompts.regions import Accounting, RegionRow, list_kernels
 
 Answer = TypeVar("Answer")
 
@@ -53,6 +54,11 @@ class SeveralAuthors:
             else:
                 return
         raise faults[0]
+
+    def account(self, brief: Brief) -> tuple[RegionRow, ...]:
+        """What each part of the current kernel takes, by the first author that knows its recipe."""
+        knowing = next((author for author in self._authors if isinstance(author, Accounting)), None)
+        return list_kernels(brief.current.verdict if brief.current else None) if knowing is None else knowing.account(brief)
 
     async def seed(self, brief: Brief) -> Draft:
         """A first kernel, by the branch's author. Raises AuthorError where nobody writes one."""

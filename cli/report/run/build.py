@@ -54,14 +54,17 @@ def _state(files: RunFiles, summary: Summary) -> RunState:
 def _tone(summary: Summary) -> Tone:
     if summary.outcome is RunOutcome.FASTER:
         return Tone.PROVEN if summary.kind == TimingKind.MEASURED.value else Tone.ESTIMATE
-    tones = {RunOutcome.RIGHT: Tone.ESTIMATE, RunOutcome.NOT_CONFIRMED: Tone.OPEN, RunOutcome.WAITING: Tone.WAITING}
+    tones = {
+        RunOutcome.KEPT: Tone.KEPT, RunOutcome.RIGHT: Tone.ESTIMATE,
+        RunOutcome.NOT_CONFIRMED: Tone.OPEN, RunOutcome.WAITING: Tone.WAITING,
+    }  # fmt: skip
     return tones.get(summary.outcome, Tone.NONE)
 
 
 def _headline(summary: Summary, state: RunState) -> str:
     if state is not RunState.UNFINISHED:
         return summary.answer
-    timing = summary.winner.verdict.timing if summary.winner else None
+    timing = summary.best.verdict.timing if summary.best else None
     return f"Best so far {describe_comparison(timing)}" if timing else "No working candidate so far"
 
 

@@ -15,7 +15,7 @@ _OPTIONS = {
     "key_env": "--key-env", "model_timeout": "--model-timeout", "prices": "--prices", "replay": "--replay", "memory": "--memory",
     "policy": "--policy", "seeds": "--seeds", "size": "--size", "precision": "--precision", "mode": "--mode",
     "sandbox": "--sandbox", "allow": "--allow", "devices": "--devices", "confirm": "--confirm",
-    "baselines": "--baselines",
+    "baselines": "--baselines", "claims_from": "--claims-from",
 }  # fmt: skip
 """Fields of RunConfig to options of `tritonsmith optimize`; the target is in the run itself."""
 _PATHS = ("task", "prices", "replay", "memory")

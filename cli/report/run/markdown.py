@@ -9,9 +9,12 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tritonsmith.cli.report.run.pages import headline_lines, model_cost
 from tritonsmith.cli.report.run.records import RunReport
+from tritonsmith.cli.report.run.regions import MORE, list_regions, tell_rest
 from tritonsmith.cli.report.run.searches import search_views
 from tritonsmith.cli.report.run.views import answer_facts, counter_rows, kernel_rows, score_text, turnings
 
+_MOST_REGIONS = 60
+"""Rows of the table of parts."""
 _MOST = 400
 """Characters of one text in a table."""
 _MEANS_SOMETHING = re.compile(r"([\\`*_{}\[\]<>()#+!|~$&:/.@-])")
@@ -22,7 +25,8 @@ def run_markdown(report: RunReport) -> str:
     return render_markdown(
         "run.md.j2", report=report, lines=headline_lines(report), facts=answer_facts(report), turns=turnings(report),
         kernels=kernel_rows(report), counters=counter_rows(report), searches=search_views(report), model_cost=model_cost(report),
-        score_text=score_text,
+        score_text=score_text, kept=report.summary.kept, regions_rest=tell_rest(report.summary, _MOST_REGIONS, MORE),
+        regions=list_regions(report.summary, _MOST_REGIONS) if len(report.summary.regions) > 1 else [],
         failures=[row for row in report.summary.candidates if row.status not in ("ok", "not evaluated") or row.not_allowed],
     )  # fmt: skip
 

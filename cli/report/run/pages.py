@@ -13,6 +13,7 @@ from tritonsmith.cli.report.drawing.draw import DRAWING_RULES, draw_panels
 from tritonsmith.cli.report.run.charts import score_chart
 from tritonsmith.cli.report.run.reading import RunFiles
 from tritonsmith.cli.report.run.records import RunReport, RunState
+from tritonsmith.cli.report.run.regions import MORE, REGION_COLUMNS, list_regions, tell_rest
 from tritonsmith.cli.report.run.searches import search_views
 from tritonsmith.cli.report.run.texts import MOST_OF_ALL, Room, conversations
 from tritonsmith.cli.report.run.views import (
@@ -32,10 +33,13 @@ from tritonsmith.graph.storage.outcome import count_words, describe_way_on, digi
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _SECTIONS = {
-    "score": "Score over time", "candidates": "Candidates", "decisions": "Decisions", "searches": "Tuning searches", "kernels": "Kernels",
+    "keep": "The fastest form", "regions": "What each part takes", "score": "Score over time",
+    "candidates": "Candidates", "decisions": "Decisions", "searches": "Tuning searches", "kernels": "Kernels",
     "baselines": "Baselines", "errors": "Failures", "models": "Prompts and replies", "cost": "Cost", "environment": "Environment",
     "again": "Run it again",
 }  # fmt: skip
+_MOST_REGIONS = 60
+"""Rows of the table of parts; summary.json has all."""
 _FLAT = ("date", "audit", "interpreter_audit", "card", "target")
 
 
@@ -44,7 +48,7 @@ def run_page(files: RunFiles, report: RunReport) -> str:
     room = Room(MOST_OF_ALL // 2)
     nodes = candidate_tree(files, report, room)
     room.left += MOST_OF_ALL // 2  # so that kernels leave room for what was said
-    winner = report.summary.winner
+    winner = report.summary.best
     timing = winner.verdict.timing if winner else None
     turns = turnings(report)
     parts: dict[str, Any] = {
@@ -55,6 +59,10 @@ def run_page(files: RunFiles, report: RunReport) -> str:
         "panels": draw_panels(report.summary.decisions, link=True) if turns else (),
         "kernels": kernel_rows(report),
         "libraries": library_rows(report),
+        "kept": report.summary.kept,
+        "regions": list_regions(report.summary, _MOST_REGIONS) if len(report.summary.regions) > 1 else [],
+        "region_columns": REGION_COLUMNS,
+        "regions_rest": tell_rest(report.summary, _MOST_REGIONS, MORE),
         "counters": counter_rows(report),
         "searches": search_views(report),
         "timing": timing,
@@ -63,6 +71,7 @@ def run_page(files: RunFiles, report: RunReport) -> str:
         "environment": _environment_tables(report),
     }
     filled = {
+        "keep": parts["kept"], "regions": parts["regions"],
         "score": parts["chart"], "searches": parts["searches"], "kernels": parts["kernels"], "baselines": timing,
         "errors": parts["failures"], "models": parts["talks"], "environment": parts["environment"],
     }  # fmt: skip
@@ -99,7 +108,7 @@ def _load_templates() -> Environment:
 def headline_lines(report: RunReport) -> list[str]:
     """Sentences under the headline: what it rests on, and what it does not say."""
     lines: list[str] = []
-    winner = report.summary.winner
+    winner = report.summary.best
     if report.state is RunState.UNFINISHED:
         lines.append("The run is not over: this page shows what its folder holds so far.")
         lines.append("If no process works on it, `tritonsmith resume` goes on.")
@@ -108,8 +117,13 @@ def headline_lines(report: RunReport) -> list[str]:
         lines.append(f"To go on, {way_on}")
     if winner is None or winner.verdict.timing is None:
         return lines + _origin(report)
+    if report.summary.behind is not None:
+        lines.append("A kernel below 1.0x is no result. It was found right, and lies in the folder for who wants it: "
+                     f"kernels/{winner.sha}.py.")
     if winner.confirmed:
         lines.append("Confirmed in fresh processes with new seeds and the strict profile.")
+    elif report.summary.behind is not None:
+        lines.append("Its figure is the search's: the strict profile has more baselines, so there was nothing to confirm.")
     else:
         lines.append("NOT confirmed: the figure is the search's, and the run ended before it was measured again.")
     if winner.verdict.timing.kind is TimingKind.ESTIMATED:
@@ -131,7 +145,7 @@ def _origin(report: RunReport) -> list[str]:
 
 def _baseline(report: RunReport) -> str:
     timings = [verdict.timing for verdict in report.verdicts.values() if verdict.timing is not None]
-    winner = report.summary.winner
+    winner = report.summary.best
     named = winner.verdict.timing if winner and winner.verdict.timing else (timings[0] if timings else None)
     return named.baseline if named else "baseline"
 
@@ -160,7 +174,7 @@ def model_cost(report: RunReport) -> str:
 
 def _environment_tables(report: RunReport) -> list[tuple[str, list[tuple[str, str]]]]:
     """What the verdict that counts says about where it was found."""
-    winner = report.summary.winner
+    winner = report.summary.best
     verdict: Verdict | None = winner.verdict if winner else next(iter(report.verdicts.values()), None)
     environment = verdict.environment if verdict else {}
     found: list[tuple[str, list[tuple[str, str]]]] = []

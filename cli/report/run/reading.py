@@ -64,7 +64,7 @@ class RunFiles:
     def verdict(self, candidate: str) -> Verdict | None:
         """The verdict that counts: the strict one, once there is one."""
         found = self.strict.get(candidate) or self.quick.get(candidate)
-        winner = self.summary.winner
+        winner = self.summary.best
         return winner.verdict if found is None and winner is not None and winner.id == candidate else found
 
     def kernel(self, sha: str) -> str | None:

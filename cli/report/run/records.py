@@ -30,6 +30,8 @@ class Tone(StrEnum):
     ESTIMATE = "estimate"
     OPEN = "open"
     """A best kernel that is not confirmed."""
+    KEPT = "kept"
+    """The module's own fastest form is the answer."""
     NONE = "none"
     """No right kernel, or none that is faster."""
     WAITING = "waiting"

@@ -10,11 +10,12 @@ from markupsafe import Markup
 from tritonsmith.cli.report.run.build import diff_lines
 from tritonsmith.cli.report.run.reading import RunFiles
 from tritonsmith.cli.report.run.records import RunReport, RunState
+from tritonsmith.cli.report.run.regions import describe_launches
 from tritonsmith.cli.report.run.texts import MOST_OF_ONE, Room, diff_html, python_html
 from tritonsmith.evaluator.schema import Comparison, KernelFacts, TimingKind, Verdict
 from tritonsmith.graph.state import Decision
 from tritonsmith.graph.storage.header import describe_mode
-from tritonsmith.graph.storage.outcome import count_words, digits, kind_of_win
+from tritonsmith.graph.storage.outcome import count_words, digits, kind_of_win, name_baseline
 from tritonsmith.graph.storage.summary import CandidateRow, Summary
 
 _SHOWN_VERSIONS = ("tritonsmith", "torch", "triton", "python")
@@ -92,7 +93,7 @@ def millis(value: float | None) -> str:
 def candidate_tree(files: RunFiles, report: RunReport, room: Room) -> list[Node]:
     """The seeds with everything that came of them."""
     rows = report.summary.candidates
-    winner = report.summary.winner.id if report.summary.winner else None
+    winner = report.summary.best.id if report.summary.best else None
     shas = {row.id: row.sha for row in rows}
     nodes = {row.id: _make_node(files, report, row, shas, winner, room) for row in _put_winner_first(rows, winner)}
     roots: list[Node] = []
@@ -166,7 +167,7 @@ def _tone(row: CandidateRow) -> str:
 
 def kernel_rows(report: RunReport) -> list[KernelRow]:
     """Every kernel of every candidate, the winner's first."""
-    winner = report.summary.winner.id if report.summary.winner else None
+    winner = report.summary.best.id if report.summary.best else None
     rows: list[KernelRow] = []
     for row in _put_winner_first(report.summary.candidates, winner):
         verdict = report.verdicts.get(row.id)
@@ -242,7 +243,7 @@ def counter_rows(report: RunReport) -> list[tuple[str, str, str, str]]:
 
 def answer_facts(report: RunReport) -> list[tuple[str, str]]:
     """Facts under the headline: words and what they say, most important first."""
-    summary, winner = report.summary, report.summary.winner
+    summary, winner = report.summary, report.summary.best
     facts: list[tuple[str, str]] = []
     if winner is not None and winner.verdict.timing is not None:
         facts += _timing_facts(winner.verdict)
@@ -251,6 +252,8 @@ def answer_facts(report: RunReport) -> list[tuple[str, str]]:
             facts.append(("Search said", f"{digits(winner.search_score)}x"))
     else:
         facts.append(("Candidates", _outcomes(summary)))
+    if launches := describe_launches(summary):
+        facts.append(("Launches", launches))
     facts.append(("Card", _card(report)))
     facts.append(("Stopped because", summary.stopped_because or _why_open(report.state)))
     spent = seconds_text(summary.seconds)
@@ -265,7 +268,7 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
     if timing is None:
         return []
     kind = "measured" if timing.kind is TimingKind.MEASURED else "ESTIMATE"
-    other = f"{millis(timing.baselines_ms.get(timing.baseline))} of {timing.baseline}"
+    other = f"{millis(timing.baselines_ms.get(timing.baseline))} of {name_baseline(timing.baseline)}"
     facts = [("Latency", f"{millis(timing.median_ms)} against {other} ({kind})")]
     if timing.form_words:
         facts.append(("Form", timing.form_words))
@@ -287,7 +290,7 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
 
 
 def _card(report: RunReport) -> str:
-    winner = report.summary.winner
+    winner = report.summary.best
     verdicts = [winner.verdict] if winner else list(report.verdicts.values())
     card = next((verdict.environment.get("card") for verdict in verdicts if verdict.environment.get("card")), None)
     if card:

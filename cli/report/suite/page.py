@@ -9,7 +9,6 @@ from tritonsmith.cli.report.run.pages import render
 from tritonsmith.cli.report.run.views import score_text
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.storage.files import fault_of
-from tritonsmith.graph.storage.outcome import digits
 from tritonsmith.graph.suites.folder import RESULTS, collect_results, is_suite, read_suite
 from tritonsmith.graph.suites.records import RowState, SuiteResults, SuiteRow, results_csv
 
@@ -57,8 +56,8 @@ def _describe_end(row: SuiteRow) -> str:
 
 def _sentences(results: SuiteResults) -> list[str]:
     lines = [f"{number} {word}." for word, number in results.counts.items()]
-    if results.mean is not None:
-        lines.append(f"Geometric mean over tasks that are over, counting 1 where no kernel is proven faster: {digits(results.mean)}x.")
+    if results.mean_words:
+        lines.append(results.mean_words)
     return [" ".join(lines)]
 
 

@@ -13,7 +13,7 @@ from recipe_cases.reading import change_card, describe_case, plan_of
 from recipe_cases.regions import MODULES, RegionCase
 from tritonsmith.author.book import Match, match
 from tritonsmith.author.cards.model import FIRST, CardModel
-from tritonsmith.author.compiler.costs import describe_gain
+from tritonsmith.author.compiler.costs import account_regions, describe_gain
 from tritonsmith.author.compiler.fusing import cut
 from tritonsmith.author.compiler.fusing.materialize import SharedValues
 from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RowRegion
@@ -27,6 +27,7 @@ from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.schema import KernelFacts, Label, LaunchFacts, PrecisionClass, Status, Verdict
 from tritonsmith.prompts.author import Brief
+from tritonsmith.prompts.regions import time_library_calls
 
 BY_NAME = {case.name: case for case in (*MODULES, *PRODUCTS)}
 QUICK = ("group norm", "transposed convolution of ragged size")
@@ -272,6 +273,22 @@ def test_an_analysis_names_the_region_with_most_to_gain() -> None:
     said = describe_gain(plan, slow_verdict("softmax_kernel", 3.0))
     assert said.startswith("of 2 regions softmax_kernel has most to gain: it takes 3 ms, and its bytes take 0.00")
     assert describe_gain(plan_of("return x.softmax(-1)", "torch.randn(8, 9)"), None) == ""
+
+
+def test_an_answer_tells_each_region_and_why_a_call_was_left() -> None:
+    """Own kernels have the times of the verdict and their least time; a call has its reason, and calls together what is left."""
+    init = "self.l = nn.Linear(512, 512)"
+    plan = plan_of("return torch.sort(torch.softmax(self.l(x), -1), -1)[0].cumsum(-1)", "torch.randn(4096, 512)", init=init)
+    names = [name for names in plan.kernel_names for name in names]
+    kernels = tuple(KernelFacts(name=name, launches=1, device_ms=0.25) for name in names)
+    verdict = Verdict(status=Status.RACY, facts=LaunchFacts(kernels=kernels, device_ms=2.0))
+    rows = account_regions(plan, verdict, write_settings(plan))
+    assert [row.what for row in rows if row.own] and len(rows) == len(plan.regions)
+    assert all(row.ms == 0.25 and row.launches == 1 and row.least_ms and not row.why for row in rows if row.own)
+    left = [row for row in rows if not row.own]
+    assert len(left) == len(plan.calls) and all(row.why for row in left)
+    if left:
+        assert time_library_calls(rows, verdict) == pytest.approx(2.0 - 0.25 * len(names))
 
 
 def slow_verdict(name: str, device_ms: float) -> Verdict:

@@ -40,13 +40,45 @@ def test_the_end_of_a_run_says_what_was_proven(capsys: pytest.CaptureFixture[str
     assert all(part in printed for part in ("No candidate was accepted", "seed1-01: the library does it", "nothing that may win works"))
 
 
+def test_a_module_that_no_kernel_betters_is_kept(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A right kernel below 1.0x is no result: the sentence, the code, no best.py, no strict verdict, and the exit code as asked."""
+    out, measured = tmp_path / "out", scripted_verdict(0.5, comparison=Comparison.SLOWER)
+    assert measured.timing is not None
+    baselines = {"eager": 1.84, "cuda_graph": 1.2, "compile": 1.5, "compile_reduce_overhead": 1.0}
+    timing = measured.timing.model_copy(update={"baselines_ms": baselines, "baseline": "compile_reduce_overhead"})
+    judge = ScriptedEvaluator({"slow": measured.model_copy(update={"timing": timing})})
+    summary = optimize(GRU, out=str(out), seeds=1, author=ScriptedAuthor(seeds=("slow",)), evaluator=judge)
+    sentence = 'keep your module; its fastest form here is torch.compile(mode="reduce-overhead"), 1.84x eager'
+    first = f"{sentence} (1 ms, the fastest of 4 forms); the best kernel is 0.50x, measured"
+    assert run(["resume", str(out)]) == 0
+    printed = capsys.readouterr().out
+    lines = printed.splitlines()
+    assert lines[0] == first and any(line.startswith("Best kernel seed0-01 (") for line in lines) and "Winner" not in printed
+    assert '    fast = torch.compile(model, mode="reduce-overhead")\n    with torch.no_grad():\n        y = fast(' in printed
+    assert not (out / "best.py").exists() and summary.winner is None and summary.behind is not None
+    assert f"kernels/{summary.behind.sha}.py" in printed and (out / "kernels" / f"{summary.behind.sha}.py").is_file()
+    assert judge.calls == [("slow", "quick")], "neither tuned nor judged again"
+    assert run(["resume", str(out), "--fail-unless-faster", "--json"]) == 1
+    told = json.loads(capsys.readouterr().out)
+    assert (told["outcome"], told["answer"], told["winner"], told["kept"]["form"]) == ("kept", first, None, "compile_reduce_overhead")
+    page = (out / "report.html").read_text()
+    assert '<div class="answer kept">' in page and "The fastest form" in page and "fast = torch.compile(model, mode=" in page
+    assert run(["report", str(out), "--format", "md"]) == 0
+    assert capsys.readouterr().out.splitlines()[0] == first
+    assert "fast = torch.compile(model" in (out / "report.md").read_text()
+
+
 def test_a_kernel_that_is_not_faster_is_told_first(
     tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A right kernel that is slower is kept and called slower: on the screen, in the page and the report, and by the exit code if asked."""
+    """A right kernel without a measured gain is kept and called so: on the screen, in the page and the report, and by the exit code."""
     out = tmp_path / "out"
     judge = ScriptedEvaluator({"slow": scripted_verdict(0.8, comparison=Comparison.SLOWER)})
-    summary = optimize(GRU, out=str(out), seeds=1, policy="best-of-n", author=ScriptedAuthor(seeds=("slow",)), evaluator=judge)
+    summary = optimize(
+        GRU, out=str(out), seeds=1, policy="best-of-n", claims_from=0, author=ScriptedAuthor(seeds=("slow",)), evaluator=judge
+    )
     first = "NOT FASTER: the best kernel is SLOWER than eager: 0.80x, measured"
     assert run(["resume", str(out)]) == 0
     lines = capsys.readouterr().out.splitlines()

@@ -33,6 +33,12 @@ def view(score=None, *, status=Status.RUNTIME_ERROR, profile="quick", comparison
     return View(site="", current=KERNEL, verdict=verdict, **{**best, **fields})
 
 
+def measured(score, *, share=None, floor=None, **fields):
+    """A kernel that a card measured slower than its strongest baseline."""
+    slower = scripted_verdict(score, comparison=Comparison.SLOWER, share=share, floor=floor)
+    return view(score, comparison="slower", best_verdict=slower, **fields)
+
+
 def analysed(**fields):
     change = {"bottleneck": "b", "optimisation_method": "m", "modification_plan": "p", "category": Category.FUSION, "expected_speedup": 2.0}
     return Analysis(**{**change, **fields})
@@ -93,6 +99,16 @@ RULES = [
     ("no-tune", "after_detect", view(0.2), "skip"),
     ("best-of-n", "after_detect", view(0.2), "skip"),
     ("default", "after_stage", view(0.2), "next"),
+    # a measured kernel that no setting brings to 1.0 is not tuned: by what searches gained, the share of own kernels, and the floor
+    ("default", "after_detect", measured(0.3), "skip"),
+    ("default", "after_detect", measured(0.5), "tune"),
+    ("default", "after_detect", measured(0.5, share=0.5), "skip"),
+    ("default", "after_detect", measured(0.9, floor=0.95), "skip"),
+    ("default", "after_detect", measured(0.3, labels=frozenset({"persistent"})), "skip"),
+    ("default", "after_stage", measured(0.5, gate="after_grid"), "next"),
+    ("default", "after_stage", measured(0.5, gate="after_block"), "stop"),
+    ("default", "after_stage", measured(0.95, gate="after_block"), "next"),
+    ("default", "after_confirm", measured(0.5), "give_up"),
     # a kernel that works and may not win is repaired like one that fails
     ("default", "after_evaluate", view(1.7, refusal="the library does the work; write Triton kernels"), "repair"),
     ("default", "after_evaluate", view(1.7, refusal="the library does the work; write Triton kernels", exhausted=True), "give_up"),

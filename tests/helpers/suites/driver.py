@@ -16,7 +16,7 @@ from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 
 def author_of(task):
     """Two seeds per task, of which tuning makes one better; on `slow` nothing is fast."""
-    seed = f"{task.key} {'0.3' if task.key == 'slow' else '1.2'}"
+    seed = f"{task.key} {'0.5' if task.key == 'slow' else '1.2'}"
     better = f"{task.key} {'0.6' if task.key == 'slow' else '1.8'}"
     return ScriptedAuthor(seeds=(seed, f"{task.key} bad"), variants={("tune_block", seed): (better,)})
 
