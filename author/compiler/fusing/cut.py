@@ -48,6 +48,7 @@ from tritonsmith.author.compiler.ir.values import (
     MatrixProduct,
     Reduction,
     Scan,
+    Stacked,
     Tensor,
     TensorView,
     base_of,
@@ -269,6 +270,8 @@ class Cutter(CutState):
                 self._keep(value, region, found[0])
                 self._keep_shared(region)
                 return
+        if isinstance(value, Stacked):
+            self._keep_parts(value)
         for one in below:
             self._store_results(one, value)
         if self.in_memory(value) or self._keep_in_host(value):
@@ -281,6 +284,16 @@ class Cutter(CutState):
         own = PointwiseRegion(card=self._card, size=value.size, name=value.name)
         self.regions.append(own)
         self._keep(value, own, at)
+
+    def _keep_parts(self, value: Stacked) -> None:
+        """Have the regions that find what parts of a stack are made of store these parts."""
+        for part in value.parts:
+            leaves, anchors = list_below(part, self.in_memory)
+            homes = [self._places[id(one)] for one in anchors] + [self.homes[id(one)] for one in leaves if id(one) in self.homes]
+            home = homes[0] if len({id(one) for one in homes}) == 1 and not self.in_memory(part) else None
+            found = self._find_place(part, home) if isinstance(home, RowRegion | ProductRegion) else None
+            if home is not None and found is not None:
+                self._keep(part, home, found[0])
 
     def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
         """Store the results of an anchor that a value reads from another region."""

@@ -9,7 +9,7 @@ from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Ind
 from tritonsmith.author.compiler.ir.operators import A, B, C, Constant, D, Operand
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.torch_calls import Cut, Expand, Permute, Reshape, Select, Unfold, ViewStep, call_function
-from tritonsmith.author.compiler.ir.values import ZERO_POINT, Joined, LibraryCall, Tensor, TensorView
+from tritonsmith.author.compiler.ir.values import ZERO_POINT, Joined, LibraryCall, Position, Stacked, Tensor, TensorView
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.author.compiler.lowering.pointwise import cast, formula, round_number, to_constant
 
@@ -31,12 +31,17 @@ def reshape(source: Tensor, shape: Shape) -> Tensor:
         return source
     if [size for size in shape if size != 1] == [size for size in source.shape if size != 1]:
         return _pad_axes(source, tuple(shape))
+    if isinstance(source, Stacked) and source.axis == len(source.shape) - 1 and shape and shape[-1] == source.shape[-1]:
+        return Stacked.of([reshape(part, (*shape[:-1], 1)) for part in source.parts], len(shape) - 1)
     return view(source, shape, lambda at: unravel(ravel(at, tuple(shape)), source.shape), Reshape(tuple(shape)))
 
 
 def _pad_axes(source: Tensor, shape: Shape) -> Tensor:
     """The same with other axes of one element."""
     own = [axis for axis, size in enumerate(shape) if size != 1]
+    if isinstance(source, Stacked):
+        axis = own[sum(size != 1 for size in source.shape[: source.axis])]
+        return Stacked.of([reshape(part, (*shape[:axis], 1, *shape[axis + 1 :])) for part in source.parts], axis)
 
     def move(at: Coordinates) -> Coordinates:
         left = iter(own)
@@ -75,15 +80,24 @@ def cut(source: Tensor, axis: int, start: int, length: int, step: int = 1) -> Te
     """Every `step`-th element along an axis."""
     if (start, length, step) == (0, source.shape[axis], 1):
         return source
+    if isinstance(source, Stacked) and source.axis == axis:
+        return Stacked.of(source.parts[start : start + length * step : step], axis)
     shape = (*source.shape[:axis], length, *source.shape[axis + 1 :])
     end = start + (length - 1) * step + 1
     return view(source, shape, lambda at: (*at[:axis], at[axis] * step + start, *at[axis + 1 :]), Cut(axis, start, end, step))
+
+
+def count_along(shape: Shape, axis: int) -> Tensor:
+    """For each element of a shape its place along an axis."""
+    return Position(shape=shape, dtype="int64", index=lambda at: at[axis])
 
 
 def pick(source: Tensor, axis: int, place: int) -> Tensor:
     """One place of an axis, without the axis."""
     place %= source.shape[axis]
     shape = (*source.shape[:axis], *source.shape[axis + 1 :])
+    if isinstance(source, Stacked) and source.axis == axis:
+        return reshape(source.parts[place], shape)
     return view(source, shape, lambda at: (*at[:axis], Index(constant=place), *at[axis:]), Select(axis, place))
 
 
