@@ -44,6 +44,7 @@ from tritonsmith.author.compiler.ir.values import (
     Formula,
     Held,
     Item,
+    Joined,
     LibraryCall,
     MatrixProduct,
     Reduction,
@@ -53,6 +54,7 @@ from tritonsmith.author.compiler.ir.values import (
     TensorView,
     base_of,
 )
+from tritonsmith.author.compiler.lowering.views import MOST_PARTS
 from tritonsmith.author.compiler.reading.reader import Forward
 
 _CHEAP = 2.0
@@ -98,6 +100,11 @@ def _is_cheap(value: Tensor, small: int) -> bool:
     return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > small for one in bases) < 2
 
 
+def _has_many_parts(value: Tensor) -> bool:
+    """Whether parts are stored at their places: no kernel asks for every element which of so many has it."""
+    return isinstance(value, Joined) and len(value.parts) > MOST_PARTS and not isinstance(value, Stacked)
+
+
 def _is_wider(value: Tensor) -> bool:
     """Whether a value takes more memory than all that it is made of."""
     return all(one.bytes < value.bytes for one in value.operands)
@@ -128,6 +135,9 @@ class Cutter(CutState):
         elif isinstance(value, Scatter):
             self._scatter(value)
         else:
+            if _has_many_parts(value):
+                for part in value.operands:
+                    self.store(part)
             self._prepare(value)
             if not self.in_memory(value):
                 self._compute(value)
@@ -193,7 +203,7 @@ class Cutter(CutState):
                 self.store(one)
             elif isinstance(one, AnchorResult):
                 self._place(one.anchor)
-            elif id(one) in self._sharing.alone and not (one is value and itself):
+            elif (id(one) in self._sharing.alone or _has_many_parts(one)) and not (one is value and itself):
                 self.store(one)
             else:
                 todo += reversed(one.operands)
