@@ -44,14 +44,17 @@ from tritonsmith.author.compiler.ir.values import (
     Formula,
     Held,
     Item,
+    Joined,
     LibraryCall,
     MatrixProduct,
     Reduction,
     Scan,
+    Stacked,
     Tensor,
     TensorView,
     base_of,
 )
+from tritonsmith.author.compiler.lowering.views import MOST_PARTS
 from tritonsmith.author.compiler.reading.reader import Forward
 
 _CHEAP = 2.0
@@ -97,6 +100,11 @@ def _is_cheap(value: Tensor, small: int) -> bool:
     return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > small for one in bases) < 2
 
 
+def _has_many_parts(value: Tensor) -> bool:
+    """Whether parts are stored at their places: no kernel asks for every element which of so many has it."""
+    return isinstance(value, Joined) and len(value.parts) > MOST_PARTS and not isinstance(value, Stacked)
+
+
 def _is_wider(value: Tensor) -> bool:
     """Whether a value takes more memory than all that it is made of."""
     return all(one.bytes < value.bytes for one in value.operands)
@@ -127,6 +135,9 @@ class Cutter(CutState):
         elif isinstance(value, Scatter):
             self._scatter(value)
         else:
+            if _has_many_parts(value):
+                for part in value.operands:
+                    self.store(part)
             self._prepare(value)
             if not self.in_memory(value):
                 self._compute(value)
@@ -192,7 +203,7 @@ class Cutter(CutState):
                 self.store(one)
             elif isinstance(one, AnchorResult):
                 self._place(one.anchor)
-            elif id(one) in self._sharing.alone and not (one is value and itself):
+            elif (id(one) in self._sharing.alone or _has_many_parts(one)) and not (one is value and itself):
                 self.store(one)
             else:
                 todo += reversed(one.operands)
@@ -269,6 +280,8 @@ class Cutter(CutState):
                 self._keep(value, region, found[0])
                 self._keep_shared(region)
                 return
+        if isinstance(value, Stacked):
+            self._keep_parts(value)
         for one in below:
             self._store_results(one, value)
         if self.in_memory(value) or self._keep_in_host(value):
@@ -281,6 +294,16 @@ class Cutter(CutState):
         own = PointwiseRegion(card=self._card, size=value.size, name=value.name)
         self.regions.append(own)
         self._keep(value, own, at)
+
+    def _keep_parts(self, value: Stacked) -> None:
+        """Have the regions that find what parts of a stack are made of store these parts."""
+        for part in value.parts:
+            leaves, anchors = list_below(part, self.in_memory)
+            homes = [self._places[id(one)] for one in anchors] + [self.homes[id(one)] for one in leaves if id(one) in self.homes]
+            home = homes[0] if len({id(one) for one in homes}) == 1 and not self.in_memory(part) else None
+            found = self._find_place(part, home) if isinstance(home, RowRegion | ProductRegion) else None
+            if home is not None and found is not None:
+                self._keep(part, home, found[0])
 
     def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
         """Store the results of an anchor that a value reads from another region."""

@@ -39,8 +39,8 @@ _ROWS = 128
 """Rows of a product that a tile can have, at most."""
 _ACROSS = (*_KINDS, "argmax", "argmin", "moments", "exponentials")
 """Reductions along channels."""
-_GROUPED = (*_KINDS, "moments", "exponentials")
-"""Reductions along a few neighbouring columns."""
+_GROUPED = {"float32": (*_KINDS, "moments", "exponentials"), "int64": ("max", "min")}
+"""By type: reductions along a few neighbouring columns; the least of keys is what a kernel picks."""
 _WORDS = {"max": ("most",), "min": ("least",), "sum": ("sums",)}
 _MOMENTS = ("sums", "squares", "counts")
 """What the numbers of blocks are called."""
@@ -71,7 +71,7 @@ def _group_columns(product: MatrixProduct, users: Users) -> None:
         size = count(shape[lead:])
         fits = 1 < size <= BLOCK and size & (size - 1) == 0 and columns % size == 0 and anchor.source.size == product.size
         fits = fits and anchor.axes == tuple(range(lead, len(shape)))
-        return fits and anchor.source.dtype == "float32" and anchor.kind in _GROUPED
+        return fits and anchor.kind in _GROUPED.get(anchor.source.dtype, ())
 
     for anchor in users.list_elementwise(product, goes_within)[1]:
         anchor.product, anchor.group = product, count(anchor.source.shape[anchor.axes[0] :])

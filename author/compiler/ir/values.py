@@ -222,6 +222,20 @@ class Joined(Tensor):
 
 
 @dataclass(eq=False, kw_only=True)
+class Stacked(Joined):
+    """A few values of one element each along the axis: what is made of it is made of each by itself, in the kernel that finds them."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Tensor], axis: int) -> Tensor:
+        """Values with one element along an axis, beside each other; a single one as it is."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        shape = (*first.shape[:axis], len(parts), *first.shape[axis + 1 :])
+        return cls(shape=shape, dtype=first.dtype, name=first.name, parts=tuple(parts), axis=axis)
+
+
+@dataclass(eq=False, kw_only=True)
 class Lookup(Tensor):
     """Elements of a table at places that other values say."""
 

@@ -105,6 +105,8 @@ class StoreWriter:
         element = emitter.read(value, at, space.guards)
         target, index = locate_store(value, ravel(at, value.shape))
         own = OUTER - {LINE} if isinstance(space, ColumnSpace) else OUTER
+        if isinstance(space, GroupSpace) and self._is_whole(space.anchor) and COLUMN not in emitter.depends(element) | index.names:
+            own = OUTER - {COLUMN}  # one number for each row of the tile
         mask, address = emitter.mask(own, space.guards), emitter.address(target, index, stored=True)
         if own is OUTER and not {LINE, COLUMN} <= index.names:
             address = expression("tl.broadcast_to({address}, {shape})", address=address, shape=shape)
@@ -141,6 +143,9 @@ class StoreWriter:
         space, place = self._locate(anchor.source)
         kind, size = find_kind(anchor.kind, anchor.source.dtype), anchor.group
         title = self._choose_title(anchor)
+        if self._is_whole(anchor):
+            self._reduce_lines(anchor, Terms(title, number(size), self.emitter.read(anchor.source, place, space.guards), axis=1, keep=True))
+            return
         shape = Tuple((BLOCK_M, divide(BLOCK_N, size), number(size)))
         terms = Terms(title, number(size), _reshape(self.emitter.read(anchor.source, place, space.guards), shape), axis=2, keep=True)
         for line in kind.whole:
@@ -156,6 +161,21 @@ class StoreWriter:
             spread = statement("{n} = tl.reshape(tl.broadcast_to({n}, {shape}), {tile})", n=name, shape=shape, tile=_TILE)
             self.emitter.line(replace(taken, comment=f"# of each {size} columns"), spread)
             self._note_results(anchor, title, LINE, COLUMN)
+
+    def _is_whole(self, anchor: Reduction) -> bool:
+        """Whether a tile has one group of columns and the product no more: its numbers are those of the tile's rows."""
+        return anchor.group == self.grid.tile.columns == self.region.product.sizes[2] and self.region.product.folded == 1
+
+    def _reduce_lines(self, anchor: Reduction, terms: Terms) -> None:
+        """A number for each row of a tile that has all columns."""
+        space, place = self._locate(anchor.source)
+        for line in find_kind(anchor.kind, anchor.source.dtype).whole:
+            if line is HELPER:
+                assert anchor.helper is not None
+                terms = replace(terms, helper=self.emitter.read(anchor.helper, place, space.guards))
+                continue
+            self.emitter.line(fill_line(line, terms))
+            self._note_results(anchor, terms.title, LINE)
 
     def _reduce(self, anchor: Reduction) -> None:
         """One number for each window or block of a tile's rows."""
