@@ -269,7 +269,7 @@ def cut_task(
         regions = tuple(cut_forward(forward, card))
         products = list_products(regions) | products
         layers = list_layers(regions) | layers
-        slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
+        slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and one.product.node and prefers_call(one, precision)}
         slow |= {one.recurrence.node for one in regions if isinstance(one, RecurrentRegion) and prefers_library(one)}
         if not slow - called:
             break

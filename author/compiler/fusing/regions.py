@@ -257,6 +257,13 @@ class ProductRegion(WorkRegion):
         batch, _, columns, taps, depth = self.product.sizes
         return variable(BATCH, batch), variable(TAP, taps), variable(DOWN, depth), variable(COLUMN, columns)
 
+    @property
+    def lines(self) -> tuple[Coordinates, Coordinates]:
+        """Where numbers about rows and about columns are read, [batch, lines]."""
+        batch, rows, columns, _, _ = self.product.sizes
+        own = variable(BATCH, batch)
+        return (own, variable(LINE, rows)), (own, variable(COLUMN, columns))
+
 
 AnchoredRegion = RowRegion | ProductRegion
 """Regions that do something as a whole."""
