@@ -122,7 +122,7 @@ class RegionPlan(KernelPlan):
     def count_calls(self, facts: TaskFacts) -> dict[str, float]:
         """What its PyTorch calls compute, by node."""
         flops = {node.name: node.flops for node in facts.ops}
-        names = [region.call.name for region in self.regions if isinstance(region, CallRegion)]
+        names = [region.call.name for region in self.regions if isinstance(region, CallRegion) and region.library]
         return {name: flops[name] for name in names if name in flops}
 
     @property
@@ -138,13 +138,13 @@ class RegionPlan(KernelPlan):
     @property
     def kernels(self) -> int:
         """Regions with a kernel of their own."""
-        return sum(not isinstance(region, CallRegion) for region in self.regions)
+        return sum(not isinstance(region, CallRegion) or not region.library for region in self.regions)
 
     @property
     def calls(self) -> tuple[str, ...]:
         """What stays a PyTorch call, each once, in forward's order."""
         regions = [region for plan in self.all_sizes for region in plan.regions]
-        return tuple(dict.fromkeys(region.call.says for region in regions if isinstance(region, CallRegion)))
+        return tuple(dict.fromkeys(region.call.says for region in regions if isinstance(region, CallRegion) and region.library))
 
     @property
     def headline(self) -> str:

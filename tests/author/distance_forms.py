@@ -15,6 +15,7 @@ from typing import Any
 import torch
 
 from tritonsmith.author.book import match
+from tritonsmith.author.compiler.fusing import disguised
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Task
@@ -34,30 +35,32 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
-LARGE = "torch.randn(520, 33), torch.randn(1030, 33)"
-"""So many pairs that products are worth the lengths that they need; no size is a multiple of a tile's."""
-SETS = "torch.randn(3, 260, 33), torch.randn(3, 700, 33)"
-SMALL = "torch.randn(2, 19, 20), torch.randn(2, 35, 20)"
-POINTS = "torch.randn(2, 70, 3), torch.randn(2, 90, 3)"
+LARGE = "torch.randn(40, 33), torch.randn(150, 33)"
+"""No size is a multiple of a tile's."""
+SETS = "torch.randn(2, 30, 33), torch.randn(2, 140, 33)"
+POINTS = "torch.randn(2, 20, 3), torch.randn(2, 30, 3)"
+disguised._SMALL = 2**10  # so that few pairs are found by products too
 FORMS = {
-    "nearest centre": ("return torch.cdist(x, self.c).min(dim=1)[0]", "torch.randn(520, 33)", "self.c = nn.Parameter(torch.randn(1030, 33))"),
+    "nearest centre": ("return torch.cdist(x, self.c).min(dim=1)[0]", "torch.randn(40, 33)", "self.c = nn.Parameter(torch.randn(150, 33))"),
     "nearest, and where": ("return torch.cdist(x, y).min(2)", SETS, ""),
     "farthest": ("return torch.cdist(x, y).max(1)[0], torch.cdist(y, x).argmax(1)", LARGE, ""),
     "first of one": ("return torch.cdist(x, y).topk(1, dim=1, largest=False)", LARGE, ""),
     "all distances": ("return torch.cdist(x, y)", LARGE, ""),
     "all distances, exactly": ("return torch.cdist(x, y, compute_mode='donot_use_mm_for_euclid_dist')", LARGE, ""),
-    "few vectors": ("return torch.cdist(x, y)", "torch.randn(3, 5, 33), torch.randn(3, 7, 33)", ""),
+    "few vectors": ("return torch.cdist(x, y)", "torch.randn(3, 4, 9), torch.randn(3, 7, 9)", ""),
     "one vector": ("return torch.cdist(x, y).argmin(-1)", "torch.randn(1, 33), torch.randn(35, 33)", ""),
     "points": ("d = torch.cdist(x, y)\n        return d.min(2)[0], d.min(1)[0]", POINTS, ""),
     "written out": ("return (x[:, None] - y[None]).pow(2).sum(-1)", LARGE, ""),
     "written out, nearest": ("return ((x[:, :, None] - y[:, None]) ** 2).sum(-1).amin(-1)", SETS, ""),
-    "norm": ("return (x.unsqueeze(1).expand(520, 1030, 33) - y.unsqueeze(0)).norm(dim=-1)", LARGE, ""),
-    "small, squared by hand": ("d = x[:, :, None] - y[:, None]\n        return (d * d).sum(3)", SMALL, ""),
+    "norm": ("return (x.unsqueeze(1).expand(40, 150, 33) - y.unsqueeze(0)).norm(dim=-1)", LARGE, ""),
+    "squared by hand": ("d = x[:, :, None] - y[:, None]\n        return (d * d).sum(3)", SETS, ""),
     "cosines": ("return F.cosine_similarity(x[:, None], y[None], dim=-1).max(1)", "torch.randn(70, 33), torch.randn(50, 33)", ""),
     "sums of products": ("return (x[:, :, None] * y[None]).sum(1)", "torch.randn(70, 33), torch.randn(33, 50)", ""),
 }  # fmt: skip
 KINDS = ("normal", "offset", "equal", "near", "large", "infinite")
 """What inputs are like: a common offset of 3; half of the vectors in both sets, as they are or nearly; 1e18; infinities and NaN."""
+WATCHED = ("nearest, and where", "all distances", "written out", "points")
+"""Forms that get inputs of every kind."""
 
 
 def draw(module: Any, kind: str) -> list[Any]:
@@ -106,6 +109,9 @@ def compare(model: torch.nn.Module, new: torch.nn.Module, inputs: list[torch.Ten
             found["places"] = max(found["places"], (mine != oracle).double().mean().item())
             continue
         finite = oracle.isfinite()
+        if not finite.any():
+            found["others"] += (mine.isnan() != oracle.isnan()).sum().item()
+            continue
         alike = torch.where(finite, mine.isfinite(), (mine == oracle) | (mine.isnan() & oracle.isnan()))
         found["others"] += (~alike).sum().item()
         error, least = (mine.double() - oracle)[finite], torch.finfo(reference.dtype).eps / 4 * oracle[finite]
@@ -135,8 +141,10 @@ def main() -> None:
             model = module.Model().eval()
             new = kernels.ModelNew()
             new.load_state_dict(model.state_dict())
-            made = {kind: compare(model, new, draw(module, kind)) for kind in KINDS}
+            given = {kind: draw(module, kind) for kind in (KINDS if init or name in WATCHED else KINDS[:1])}
+            made = {kind: compare(model, new, one) for kind, one in given.items()}
             results[name] = {"calls": list(matched.plan.calls), "kinds": made, "text": written}
+            print(f"{name}: {made}", file=sys.stderr)
     json.dump(results, sys.stdout)
 
 

@@ -20,6 +20,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     RecurrentRegion,
     RowRegion,
     ScatterRegion,
+    StackRegion,
     WorkRegion,
     order_regions,
 )
@@ -39,6 +40,7 @@ from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.scatter import Scatter
+from tritonsmith.author.compiler.ir.stacks import StackCall
 from tritonsmith.author.compiler.ir.values import (
     Anchor,
     AnchorResult,
@@ -135,7 +137,8 @@ class Cutter(CutState):
         self._begun.pop()
 
     def _call(self, value: LibraryCall) -> None:
-        region = CallRegion(card=self._card, call=value, name=value.name)
+        kind = StackRegion if isinstance(value, StackCall) else CallRegion
+        region = kind(card=self._card, call=value, name=value.name)  # type: ignore[arg-type]  # of the kind's own class
         self._store_operands(region, value)
         self._add(region, value)
 

@@ -26,6 +26,7 @@ from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, variable
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.scatter import Scatter
+from tritonsmith.author.compiler.ir.stacks import StackCall
 from tritonsmith.author.compiler.ir.values import (
     Anchor,
     Formula,
@@ -111,6 +112,23 @@ class CallRegion(WorkRegion):
     """A PyTorch call."""
 
     call: LibraryCall
+
+    @property
+    def library(self) -> bool:
+        """Whether PyTorch does the work."""
+        return True
+
+
+@dataclass(eq=False, kw_only=True)
+class StackRegion(CallRegion):
+    """A module that kernels of another family compute; forward calls its class."""
+
+    call: StackCall
+
+    @property
+    def library(self) -> bool:
+        """The kernels are the module's own."""
+        return False
 
 
 @dataclass(eq=False, kw_only=True)

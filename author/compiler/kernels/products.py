@@ -63,8 +63,10 @@ _WEIGHTS = {"large": 2, "high": 0, "low": 1}
 _NAMES = (*OUTER, *INNER, *SIZES.values(), "above", "beside", "every", "left_wide", "right_wide",
           "total", "total_rest", "total_block", "left", "right", "left_high", "left_low", "right_high", "right_low",
           "left_largest", "right_largest", "rough", "pid", "apart", "inside", "group", "height", "position", "exponent",
-          "flat", "column", "lengths", "part", "start")  # fmt: skip
+          "flat", "column")  # fmt: skip
 """Names of the kernel's own."""
+_OF_DIFFERENCES = ("lengths", "few", "start")
+"""The same where it sums squared differences."""
 
 
 def write_product(region: ProductRegion, name: str, settings: Settings, made: dict[tuple[int, int], FreshParts]) -> list[Kernel]:
@@ -101,7 +103,8 @@ class ProductWriter:
     def __init__(self, region: ProductRegion, tile: ProductTile, name: str, fresh: dict[str, FreshParts]) -> None:
         self.region, self.tile, self.name, self.fresh = region, tile, name, fresh
         self.arguments = Arguments()
-        self.arguments.used |= set(_NAMES)
+        self.reserved = {*_NAMES, *(_OF_DIFFERENCES if region.product.differences else ())}
+        self.arguments.used |= self.reserved
         self.batch, self.rows, self.columns, self.taps, self.depth = region.product.sizes
         self.grid = TileGrid(region.product, tile, region.free_axis)
         self.parts: KeptParts | None = write_parts(region, tile, name) if tile.kept else None
@@ -284,7 +287,7 @@ class ProductWriter:
             value = self._read(emitter, side, sources[side], shape, False)
             emitter.line(assign(side, value if sources[side].dtype == "float32" else expression("({v}).to(tl.float32)", v=value)))
         long = self.depth > _FEW_DIFFERENCES
-        emitter.line(*statements("apart = left - right\n{sum} += apart * apart", sum="part" if long else "total"))
+        emitter.line(*statements("apart = left - right\n{sum} += apart * apart", sum="few" if long else "total"))
         inner = emitter.scopes.pop()
         sums, places = inner.lines, statements("across = {down}", down=DOWN)
         first = emitter.scopes[0].lines
@@ -292,13 +295,13 @@ class ProductWriter:
             return [*first, For(Name(DOWN), expression("range({depth})", depth=self.depth), (*places, *sums))]
         return [*first, *statements(
             """
-            for start in range(0, {depth}, {few}):
-                part = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
+            for start in range(0, {depth}, {step}):
+                few = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
                 for {down} in range(start, {end}):
                     {sums}
-                total += part
+                total += few
             """,
-            depth=self.depth, few=_FEW_DIFFERENCES, down=DOWN, sums=[*places, *sums],
+            depth=self.depth, step=_FEW_DIFFERENCES, down=DOWN, sums=[*places, *sums],
             end=expression("tl.minimum(start + {few}, {depth})", few=_FEW_DIFFERENCES, depth=self.depth)
             if self.depth % _FEW_DIFFERENCES else expression("start + {few}", few=_FEW_DIFFERENCES),
         )]  # fmt: skip
@@ -318,7 +321,7 @@ class ProductWriter:
     def _sum_exactly(self) -> list[Statement]:
         """The loop over the values themselves, for a function that has the kernel's arguments."""
         kept, names = self.arguments, dict(self.arguments.names)
-        self.arguments = Arguments(names=names, values=list(kept.values), used={*names.values(), *_NAMES})
+        self.arguments = Arguments(names=names, values=list(kept.values), used={*names.values(), *self.reserved})
         body, self.arguments = self._sum_values(), kept
         return body
 
