@@ -149,7 +149,7 @@ class RegionPlan(KernelPlan):
     @property
     def headline(self) -> str:
         """What the module is, in a sentence or two."""
-        number = len({names[-1] for names in self.kernel_names if names})
+        number = len({names[-1] for names in self.kernel_names if names}) + len(self.plain_text.stacks)
         sizes = f", for {len(self.all_sizes)} sizes of its inputs" if self.others else ""
         kernels = f"The reference's forward in {number} {'kernel' if number == 1 else 'kernels'}{sizes}."
         return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
