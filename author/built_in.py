@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 
 from tritonsmith.author.analyst import analyze
@@ -24,6 +25,8 @@ _VARIED = (Stage.TUNE_BLOCK, Stage.TUNE_MEMORY, Stage.TUNE_GRID)
 """Stages whose tunables make the seeds of further rounds."""
 _MOST_LOOKS = 24
 """Settings that are written out in search of another seed."""
+_SAME_ERROR = 0.1
+"""Share by which errors on inputs that are drawn anew may differ, where they have one cause."""
 _SHARED = re.compile(r"shared memory, Required: (\d+), Hardware limit: (\d+)")
 """Bytes that a kernel needs and may have, in Triton's message."""
 
@@ -55,7 +58,8 @@ class RecipeAuthor:
 
     async def repair(self, brief: Brief) -> Draft | None:
         """Smaller tiles for what does not fit, more exact products for what is inaccurate, a recipe of the next level for what works
-        and may not win by its label. What fails otherwise is written by a plainer recipe, then by another family; None at the end."""
+        and may not win by its label. Where other products leave the error as it was, all are exact next. What fails otherwise is
+        written by a plainer recipe, then by another family; None at the end."""
         found, attempt = _require_match(brief), brief.current
         recipe = found.recipe(attempt.candidate.recipe) if attempt else None
         if attempt is None or recipe is None or attempt.verdict is None:
@@ -70,9 +74,11 @@ class RecipeAuthor:
                 if _is_new(recipe, changed, brief):
                     return _write_draft(recipe, found, changed, f"{need}: {_describe_change(settings, changed)}")
         if status is Status.INACCURATE:
-            exact = recipe.sharpen(settings)
-            if exact and recipe.fits(found.plan, exact, brief.hardware) and _is_new(recipe, exact, brief):
-                return _write_draft(recipe, found, exact, f"not accurate enough: {_describe_change(settings, exact)}")
+            repeated = _repeats_error(attempt, brief)
+            why = "the same error with other products" if repeated else "not accurate enough"
+            for exact in _list_sharper(recipe, settings)[-1 if repeated else 0 :][:1]:
+                if recipe.fits(found.plan, exact, brief.hardware) and _is_new(recipe, exact, brief):
+                    return _write_draft(recipe, found, exact, f"{why}: {_describe_change(settings, exact)}")
         if status is Status.OK:
             for better in found.recipes:
                 settings = _default_settings(better, found, brief)
@@ -133,6 +139,29 @@ def _require_match(brief: Brief) -> Match:
     candidate = brief.current.candidate if brief.current else None
     found = _find_match(candidate.recipe, str(candidate.settings.get(SETTING, "")), brief) if candidate is not None else None
     return found if found is not None else _match_or_refuse(brief.task, brief.facts, brief.hardware)
+
+
+def _list_sharper(recipe: Recipe, settings: Settings) -> list[Settings]:
+    """More exact settings step by step, down to exact products for all."""
+    made = []
+    changed = recipe.sharpen(settings)
+    while changed and changed not in made:
+        made.append(changed)
+        changed = recipe.sharpen(changed)
+    return made
+
+
+def _repeats_error(attempt: Attempt, brief: Brief) -> bool:
+    """Whether an earlier text of the same recipe with other settings had the error of this one: then it is not in what was changed."""
+    own = attempt.verdict.correctness if attempt.verdict else None
+    if own is None:
+        return False
+    for earlier in reversed(brief.history):
+        known = earlier.verdict
+        alike = earlier.candidate.recipe == attempt.candidate.recipe and earlier.candidate.settings != attempt.candidate.settings
+        if alike and known is not None and known.status is Status.INACCURATE and known.correctness is not None:
+            return math.isclose(known.correctness.err_vs_oracle, own.err_vs_oracle, rel_tol=_SAME_ERROR)
+    return False
 
 
 def _fall_back(recipe: Recipe, found: Match, brief: Brief) -> Draft | None:

@@ -11,6 +11,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     ProductRegion,
     RecurrentRegion,
     RowRegion,
+    StackRegion,
     WorkRegion,
     count_long_passes,
 )
@@ -30,7 +31,8 @@ def predict_work(plan: RegionPlan, precision: PrecisionClass) -> float:
 def predict_launches(plan: RegionPlan) -> float:
     """Seconds in which forward launches everything from Python."""
     kernels = sum(len(names) for names in plan.kernel_names)
-    return time_launches(kernels) + time_operators(sum(isinstance(region, CallRegion) for region in plan.regions))
+    kernels += sum(region.call.stack.launches for region in plan.regions if isinstance(region, StackRegion))
+    return time_launches(kernels) + time_operators(sum(isinstance(region, CallRegion) and region.library for region in plan.regions))
 
 
 def predict_plan(plan: RegionPlan, precision: PrecisionClass) -> float:
@@ -42,6 +44,8 @@ def predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionCla
     """Seconds of one region on the card, without its launches."""
     if isinstance(region, RecurrentRegion):
         return predict_steps(region)
+    if isinstance(region, StackRegion):
+        return region.call.stack.seconds
     if isinstance(region, ProductRegion):
         return predict_kernel(region, precision)
     card = region.card
@@ -85,7 +89,7 @@ def time_regions(plan: RegionPlan, verdict: Verdict | None = None, settings: Set
         what = region.call.says if isinstance(region, CallRegion) else names[0]
         moving, multiplying = time_bytes(region.card, region.bytes), _bound_products(region)
         floor, limit = max(moving, multiplying) * 1e3, "bytes" if moving >= multiplying else "products"
-        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion), count_reads(region, settings), limit))
+        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion) and region.library, count_reads(region, settings), limit))
     return found
 
 

@@ -168,6 +168,12 @@ class RegionPlan(KernelPlan):
                     (wanted if last and len(value.shape) == _IMAGE_AXES else others).add(value.path)
         return frozenset(wanted - others)
 
+    def count_calls(self, facts: TaskFacts) -> dict[str, float]:
+        """What its PyTorch calls compute, by node."""
+        flops = {node.name: node.flops for node in facts.ops}
+        names = [region.call.name for region in self.regions if isinstance(region, CallRegion) and region.library]
+        return {name: flops[name] for name in names if name in flops}
+
     @property
     def passed(self) -> tuple[str, ...]:
         """The arguments of forward that the task gives."""
@@ -181,18 +187,18 @@ class RegionPlan(KernelPlan):
     @property
     def kernels(self) -> int:
         """Regions with a kernel of their own."""
-        return sum(not isinstance(region, CallRegion) for region in self.regions)
+        return sum(not isinstance(region, CallRegion) or not region.library for region in self.regions)
 
     @property
     def calls(self) -> tuple[str, ...]:
         """What stays a PyTorch call, each once, in forward's order."""
         regions = [region for plan in self.all_sizes for region in plan.regions]
-        return tuple(dict.fromkeys(region.call.says for region in regions if isinstance(region, CallRegion)))
+        return tuple(dict.fromkeys(region.call.says for region in regions if isinstance(region, CallRegion) and region.library))
 
     @property
     def headline(self) -> str:
         """What the module is, in a sentence or two."""
-        number = len({names[-1] for names in self.kernel_names if names})
+        number = len({names[-1] for names in self.kernel_names if names}) + len(self.plain_text.stacks)
         sizes = f", for {len(self.all_sizes)} sizes of its inputs" if self.others else ""
         kernels = f"The reference's forward in {number} {'kernel' if number == 1 else 'kernels'}{sizes}."
         return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
@@ -315,7 +321,7 @@ def cut_task(
         regions = tuple(cut_forward(forward, card))
         products = list_products(regions) | products
         layers = list_layers(regions) | layers
-        slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
+        slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and one.product.node and prefers_call(one, precision)}
         slow |= {one.recurrence.node for one in regions if isinstance(one, RecurrentRegion) and prefers_library(one)}
         slow -= called.keys() | chosen.keys()
         if not slow:

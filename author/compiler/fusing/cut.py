@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.attention import is_cheap, make_region, peel
+from tritonsmith.author.compiler.fusing.disguised import write_products
 from tritonsmith.author.compiler.fusing.hosts import find_hosts
 from tritonsmith.author.compiler.fusing.materialize import WHOLE, SharedValues
 from tritonsmith.author.compiler.fusing.placing import place_parts
@@ -19,6 +20,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     RecurrentRegion,
     RowRegion,
     ScatterRegion,
+    StackRegion,
     WorkRegion,
     order_regions,
 )
@@ -38,6 +40,7 @@ from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.scatter import Scatter
+from tritonsmith.author.compiler.ir.stacks import StackCall
 from tritonsmith.author.compiler.ir.values import (
     Anchor,
     AnchorResult,
@@ -69,6 +72,7 @@ def cut_forward(forward: Forward, card: CardModel, times: int = 1) -> list[WorkR
         card: that it is cut for.
         times: how many times as long as usual the leading axis is.
     """
+    write_products(forward)
     arrange_tiles(forward, card)
     results = forward.stored
     sharing = SharedValues()
@@ -144,7 +148,8 @@ class Cutter(CutState):
         self._begun.pop()
 
     def _call(self, value: LibraryCall) -> None:
-        region = CallRegion(card=self._card, call=value, name=value.name)
+        kind = StackRegion if isinstance(value, StackCall) else CallRegion
+        region = kind(card=self._card, call=value, name=value.name)  # type: ignore[arg-type]  # of the kind's own class
         self._store_operands(region, value)
         self._add(region, value)
 
@@ -247,11 +252,14 @@ class Cutter(CutState):
         region = ProductRegion(card=self._card, product=product, name=product.name)
         for operand in product.operands:
             base = strip_views(operand)
-            self._prepare(base, itself=False) if _is_cheap(base, self._card.fits.rows.small) else self.store(base)
+            cheap = _is_cheap(base, self._card.fits.rows.small) and operand not in product.squares
+            self._prepare(base, itself=False) if cheap else self.store(base)
         self.regions.append(region)
         self._places[id(product)] = region
         self._note(region, product.source, region.left)
         self._note(region, product.right, region.right)
+        for lengths, at in zip(product.squares, region.lines, strict=False):
+            self._note(region, lengths, at)
 
     def _reduce_tile(self, anchor: Reduction, product: MatrixProduct, below: list[Anchor]) -> bool:
         """Have the region of a product do a reduction on its tile; False where it cannot compute what is reduced."""

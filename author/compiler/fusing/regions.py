@@ -26,6 +26,7 @@ from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, variable
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.scatter import Scatter
+from tritonsmith.author.compiler.ir.stacks import StackCall
 from tritonsmith.author.compiler.ir.values import (
     Anchor,
     Formula,
@@ -137,6 +138,23 @@ class CallRegion(WorkRegion):
     """A PyTorch call."""
 
     call: LibraryCall
+
+    @property
+    def library(self) -> bool:
+        """Whether PyTorch does the work."""
+        return True
+
+
+@dataclass(eq=False, kw_only=True)
+class StackRegion(CallRegion):
+    """A module that kernels of another family compute; forward calls its class."""
+
+    call: StackCall
+
+    @property
+    def library(self) -> bool:
+        """The kernels are the module's own."""
+        return False
 
 
 @dataclass(eq=False, kw_only=True)
@@ -282,6 +300,13 @@ class ProductRegion(WorkRegion):
         """Where the right operand is read."""
         batch, _, columns, taps, depth = self.product.sizes
         return variable(BATCH, batch), variable(TAP, taps), variable(DOWN, depth), variable(COLUMN, columns)
+
+    @property
+    def lines(self) -> tuple[Coordinates, Coordinates]:
+        """Where numbers about rows and about columns are read, [batch, lines]."""
+        batch, rows, columns, _, _ = self.product.sizes
+        own = variable(BATCH, batch)
+        return (own, variable(LINE, rows)), (own, variable(COLUMN, columns))
 
 
 AnchoredRegion = RowRegion | ProductRegion

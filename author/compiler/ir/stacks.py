@@ -1,44 +1,117 @@
-"""Elementwise work on a few values beside each other, done on each by itself."""
+"""Modules that kernels of another family compute: their sizes, their text, and the value that a forward has of them."""
 
 from __future__ import annotations
 
-from tritonsmith.author.compiler.ir.torch_calls import Cut
-from tritonsmith.author.compiler.ir.values import Formula, Stacked, Tensor, TensorView
+import io
+import re
+import tokenize
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.ir.values import LibraryCall
+
+_FORMATTED = re.compile(r"^[rR]?[fF]")
+_HOLE = re.compile(r"\{[^{}]*\}")
 
 
-def spread(value: Formula) -> Tensor:
-    """The value itself, or a stack of the same work on each part, where it is made of a stack.
+@dataclass(frozen=True)
+class StackSizes:
+    """What a stack of recurrent layers is.
 
     Args:
-        value: an elementwise value. Operands beside the stack are read at the place of each part.
+        kind: GRU, LSTM or RNN.
+        activation: what an RNN applies: tanh or relu.
+        directions: one or two.
+        layers, inputs, hidden: their number, and the sizes of input and state.
+        steps, batch: of the input.
+        dtype: of weights, input and results.
+        exact: whether fp32 products are as exact as fp32.
     """
-    stacks = [one for one in value.inputs if isinstance(one, Stacked)]
-    if not stacks:
-        return value
-    behind = {len(one.shape) - one.axis for one in stacks}
-    (last, *others), axis = behind, len(value.shape) - max(behind)
-    count = len(stacks[0].parts)
-    if others or axis < 0 or value.shape[axis] != count or any(len(one.parts) != count for one in stacks):
-        return value
-    shape = (*value.shape[:axis], 1, *value.shape[axis + 1 :])
-    parts = [
-        Formula(
-            shape=shape, dtype=value.dtype, name=value.name, expression=value.expression, flops=value.flops,
-            inputs=tuple(_take(one, len(one.shape) - last, place) for one in value.inputs),
+
+    kind: str
+    activation: str
+    directions: int
+    layers: int
+    inputs: int
+    hidden: int
+    steps: int
+    batch: int
+    dtype: str
+    exact: bool
+
+
+@dataclass(frozen=True)
+class StackText:
+    """The text of a class with the parameters of a stack, and of the kernels that its `forward` launches.
+
+    Args:
+        title: the class.
+        text: the class, its kernels and what they need, without imports.
+        names: everything that the text defines.
+        kernel: the kernel that does the steps.
+        seconds: what a call takes, as predicted.
+        launches: kernels that it starts.
+    """
+
+    title: str
+    text: str
+    names: frozenset[str]
+    kernel: str
+    seconds: float
+    launches: int
+
+    def rename(self, prefix: str) -> StackText:
+        """The same under names of its own: a module may define others that are called so."""
+        names = {name: _prefix(name, prefix) for name in self.names}
+        return StackText(
+            names[self.title], _replace(self.text, names), frozenset(names.values()), names[self.kernel], self.seconds, self.launches
         )
-        for place in range(count)
-    ]  # fmt: skip
-    return Stacked.of(parts, axis)
 
 
-def _take(value: Tensor, axis: int, place: int) -> Tensor:
-    """The element at a place of an axis that the value may lack, or have once."""
-    if axis < 0 or value.shape[axis] == 1:
-        return value
-    if isinstance(value, Stacked) and value.axis == axis:
-        return value.parts[place]
-    shape = (*value.shape[:axis], 1, *value.shape[axis + 1 :])
-    return TensorView(
-        shape=shape, dtype=value.dtype, source=value, name=value.name, shown=Cut(axis, place, place + 1, 1),
-        move=lambda at: (*at[:axis], at[axis] + place, *at[axis + 1 :]),
-    )  # fmt: skip
+def _prefix(name: str, prefix: str) -> str:
+    """A name behind a prefix, in the same case."""
+    if name.lower().startswith(prefix.lower()):
+        return name
+    return f"{prefix.upper()}_{name}" if name.isupper() else f"{prefix.upper()}{name}" if name[0].isupper() else f"{prefix}_{name}"
+
+
+def _replace(text: str, names: dict[str, str]) -> str:
+    """The text with other names; attributes and names of arguments in calls stay."""
+    lines = text.splitlines(keepends=True)
+    tokens = list(tokenize.generate_tokens(io.StringIO(text).readline))
+    for place in range(len(tokens) - 1, -1, -1):
+        token = tokens[place]
+        new = token.string
+        if token.type == tokenize.NAME and token.string in names:
+            before, behind = tokens[place - 1].string if place else "", tokens[place + 1].string
+            if before != "." and not (behind == "=" and before in ("(", ",") and not token.string.isupper()):
+                new = names[token.string]
+        elif token.type == tokenize.STRING and _FORMATTED.match(token.string):
+            new = _HOLE.sub(lambda hole: re.sub(r"\b[A-Za-z_]\w*\b", lambda word: names.get(word[0], word[0]), hole[0]), token.string)
+        if new != token.string and token.start[0] == token.end[0]:
+            row = token.start[0] - 1
+            lines[row] = lines[row][: token.start[1]] + new + lines[row][token.end[1] :]
+    return "".join(lines)
+
+
+@dataclass(eq=False, kw_only=True)
+class StackCall(LibraryCall):
+    """A call of such a class: its results are those of the module that it stands for."""
+
+    stack: StackText
+
+
+@dataclass
+class StackWriters:
+    """Who writes stacks: families are above the compiler and add themselves."""
+
+    known: list[Callable[[StackSizes, CardModel], StackText | None]] = field(default_factory=list)
+
+    def write(self, sizes: StackSizes, card: CardModel) -> StackText | None:
+        """The text of a stack; None where no family has kernels for it on this card."""
+        return next((text for writer in self.known if (text := writer(sizes, card)) is not None), None)
+
+
+STACKS = StackWriters()
+"""The families' kernels that regions may call."""

@@ -281,6 +281,8 @@ class Reduction(Anchor):
     kernel gives the sum, the squares about the mean, and how many values there are."""
     group: int = 0
     """Neighbouring columns of the product that it goes along, where its results are used for each of them; else 0."""
+    multiplied: bool = False
+    """Whether it sums squared differences that PyTorch finds by a product of matrices."""
 
     @property
     def reduced(self) -> Tensor:
@@ -333,11 +335,18 @@ class MatrixProduct(Anchor):
     """Of the trace."""
     call: Tensor | None = None
     """What PyTorch's call gives, where it does more than the product: with its bias."""
+    differences: bool = False
+    """Whether its sums are of squared differences, and not of products: squared distances of rows and columns."""
+    squares: tuple[Tensor, ...] = ()
+    """The squared lengths of rows [batch, rows] and columns [batch, columns] from which it finds squared distances by products; without
+    them it takes the differences one by one."""
+    near: float = 0.0
+    """Share of both squared lengths below which a squared distance is nearly rounding, and is found from differences."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
-        return (self.source, self.right)
+        return (self.source, self.right, *self.squares)
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:

@@ -8,7 +8,7 @@ from typing import Any
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.operators import A, Applied, B, C, Constant, D, Operand, Tree, drop_ones, replace_operands
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.stacks import spread
+from tritonsmith.author.compiler.ir.spreads import spread
 from tritonsmith.author.compiler.ir.torch_calls import Reshape
 from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Held, Item, LibraryCall, Tensor, TensorView, is_rounded, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered

@@ -17,6 +17,8 @@ _JOINS = {"sum": A + B, "prod": A * B, "any": A | B, "all": A & B}
 """By kind of reduction: what joins two values; extremes go by their type."""
 _OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
 """What a reduction gives where there is no element."""
+_MULTIPLIED = 25
+"""Vectors of a set beyond which PyTorch finds distances by a product of matrices, unless it is told otherwise."""
 _MOST_NUMBERS = 4096
 """Sorted numbers that are all compared with each value."""
 
@@ -326,7 +328,14 @@ def _distances(call: NodeCall) -> Lowered:
         (left, (left.shape[-2], 1, left.shape[-1])), (right, (1, *right.shape[-2:]))
     ))  # fmt: skip
     apart = formula(A - B, one, other, like=call.dtype)
-    return vector_norm(apart, order, (len(apart.shape) - 1,), False, call.dtype)
+    if order != 2:
+        return vector_norm(apart, order, (len(apart.shape) - 1,), False, call.dtype)
+    total = reduce(formula(A * A, apart, like=call.dtype), (len(apart.shape) - 1,), "sum", call.dtype)
+    mode = call.get(3, "compute_mode", default=None) or "use_mm_for_euclid_dist_if_necessary"
+    if isinstance(total, AnchorResult) and isinstance(total.anchor, Reduction):
+        many = max(left.shape[-2], right.shape[-2]) > _MULTIPLIED
+        total.anchor.multiplied = mode == "use_mm_for_euclid_dist" or mode.endswith("necessary") and many
+    return formula(Op.SQRT(A), total, like=call.dtype)
 
 
 def _find_place(call: NodeCall) -> Lowered:

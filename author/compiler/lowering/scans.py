@@ -21,7 +21,7 @@ from tritonsmith.author.compiler.ir.values import (
 )
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.author.compiler.lowering.pointwise import cast, constant, formula, select_where, settle
-from tritonsmith.author.compiler.lowering.reductions import reduce
+from tritonsmith.author.compiler.lowering.reductions import find_best, reduce
 from tritonsmith.author.compiler.lowering.views import count_along, cut, flip, reshape
 
 _LONGEST = 1024
@@ -206,6 +206,8 @@ def _sort(call: NodeCall) -> Lowered:
     if isinstance(given, bool) or not rank or source.dtype == "bool":
         raise NotCovered(f"on {source.dtype}")
     axis = given % rank
+    if name == "topk" and call.get(1, "k") == 1 and source.dtype in FLOATS:
+        return find_best(source, (axis,), "max" if falling else "min", True)
     if name == "topk":
         return _choose(source, axis, falling, call.shape[axis])
     placed = name == "argsort" or (name != "msort" and _asks_places(call))
