@@ -133,11 +133,6 @@ class RegionPlan(KernelPlan):
         return self._cut[1]
 
     @property
-    def called(self) -> frozenset[str]:
-        """The nodes whose products or layers are PyTorch calls, although a kernel could do them."""
-        return self._cut[2]
-
-    @property
     def all_sizes(self) -> tuple[RegionPlan, ...]:
         """This plan, and those for other sizes."""
         return self, *self.others

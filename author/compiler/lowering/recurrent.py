@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
-from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.operators import Operand
+from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.stacks import STACKS, StackCall, StackSizes, StackText
 from tritonsmith.author.compiler.ir.torch_calls import TorchCall, Way
 from tritonsmith.author.compiler.ir.values import BYTES, Item, Joined, Tensor
