@@ -5,6 +5,7 @@ from __future__ import annotations
 from tritonsmith.author.book import BOOK, Match
 from tritonsmith.author.measured import Measured, measure
 from tritonsmith.author.plan import KernelPlan
+from tritonsmith.author.race import propose_cut, tell_races
 from tritonsmith.author.recipe import Recipe
 from tritonsmith.evaluator.records.limits import Limit
 from tritonsmith.prompts.analysis import Analysis, Category, Complexity
@@ -27,6 +28,8 @@ def analyze(brief: Brief, match: Match) -> Analysis:
     if found.median_ms <= WORTH * found.floor_ms:
         text = f"{found.median_ms:.3g} ms is within 10 % of the card's limit, {found.floor_ms:.3g} ms by {found.limit}"
         return _propose_nothing(brief, text, text, evidence)
+    if (cut := propose_cut(brief, match, found, evidence)) is not None and cut.expected_speedup >= WORTH:
+        return cut
     tried = {attempt.candidate.recipe, *(earlier.candidate.recipe for earlier in brief.history)}
     level = BOOK[attempt.candidate.recipe].level if attempt.candidate.recipe in BOOK else -1
     left = [recipe for recipe in match.recipes if recipe.level > level and recipe.name not in tried]
@@ -35,7 +38,9 @@ def analyze(brief: Brief, match: Match) -> Analysis:
         own = BOOK.get(attempt.candidate.recipe)
         if own is not None and (advice := own.advise(match.plan, brief)):
             bound = f"{bound}; {advice}"
-        return _propose_nothing(brief, bound, f"no other algorithm is in the recipe book; what remains is tuning ({bound})", evidence)
+        races = tell_races(brief, match)
+        reason = f"no other algorithm is in the recipe book{f', {races}' if races else ''}; what remains is tuning ({bound})"
+        return _propose_nothing(brief, bound, reason, evidence)
     predicted = {recipe.name: recipe.predict(match.plan, found, brief) for recipe in left}
     evidence |= {f"predicted_ms_{name}": round(value, 4) for name, value in predicted.items()}
     target = min(left, key=lambda recipe: predicted[recipe.name])

@@ -6,16 +6,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from tritonsmith.author.cards.model import model_card
+from tritonsmith.author.compiler.ir.stacks import STACKS
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.author.families.chain.product_recipes import PRODUCT
 from tritonsmith.author.families.chain.recipes import POINTWISE
 from tritonsmith.author.families.convnet.recipes import CONVNET
 from tritonsmith.author.families.recurrent.recipes import RECURRENT
+from tritonsmith.author.families.recurrent.stack import write_stack
 from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize
 from tritonsmith.author.recipe import Recipe, RecipeFamily
 from tritonsmith.author.writes import find_overwritten, list_given_writes
 from tritonsmith.evaluator.schema import Hardware, OpNode, Task, TaskFacts
 from tritonsmith.evaluator.tasks.files import at_shape, declared_shapes
+
+STACKS.known[:] = [write_stack]  # regions call these kernels
 
 FAMILIES: tuple[RecipeFamily, ...] = (RECURRENT, CONVNET, PRODUCT, POINTWISE, REGIONS)
 """In the order in which they try to read a task. The first writes it, unless a later one predicts clearly less time than the first does."""
@@ -33,6 +37,10 @@ class Match:
 
     plan: KernelPlan
     recipes: tuple[Recipe, ...]
+
+    def take_cut(self, cut: str) -> Match:
+        """The same recipes over the plan of another cut. Raises NoPlan where the plan has none."""
+        return self if cut == "" else Match(self.plan.take_cut(cut), self.recipes)
 
     def recipe(self, name: str) -> Recipe | None:
         """The recipe of that name, if it fits."""

@@ -3,11 +3,17 @@
 from __future__ import annotations
 
 import itertools
+import math
 import re
 
 from tritonsmith.author.analyst import analyze
 from tritonsmith.author.book import BOOK, Match, explain_refusal, list_matches, match, match_recipe
+from tritonsmith.author.compiler.choices import SETTING
+from tritonsmith.author.compiler.plan import RegionPlan
+from tritonsmith.author.plan import NoPlan
+from tritonsmith.author.race import list_contests
 from tritonsmith.author.recipe import Recipe, Settings
+from tritonsmith.evaluator.records.contest import Contest
 from tritonsmith.evaluator.schema import Hardware, Stage, Status, Task, TaskFacts
 from tritonsmith.prompts.analysis import Analysis
 from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Draft
@@ -19,6 +25,8 @@ _VARIED = (Stage.TUNE_BLOCK, Stage.TUNE_MEMORY, Stage.TUNE_GRID)
 """Stages whose tunables make the seeds of further rounds."""
 _MOST_LOOKS = 24
 """Settings that are written out in search of another seed."""
+_SAME_ERROR = 0.1
+"""Share by which errors on inputs that are drawn anew may differ, where they have one cause."""
 _SHARED = re.compile(r"shared memory, Required: (\d+), Hardware limit: (\d+)")
 """Bytes that a kernel needs and may have, in Triton's message."""
 
@@ -50,7 +58,8 @@ class RecipeAuthor:
 
     async def repair(self, brief: Brief) -> Draft | None:
         """Smaller tiles for what does not fit, more exact products for what is inaccurate, a recipe of the next level for what works
-        and may not win by its label. What fails otherwise is written by a plainer recipe, then by another family; None at the end."""
+        and may not win by its label. Where other products leave the error as it was, all are exact next. What fails otherwise is
+        written by a plainer recipe, then by another family; None at the end."""
         found, attempt = _require_match(brief), brief.current
         recipe = found.recipe(attempt.candidate.recipe) if attempt else None
         if attempt is None or recipe is None or attempt.verdict is None:
@@ -65,9 +74,11 @@ class RecipeAuthor:
                 if _is_new(recipe, changed, brief):
                     return _write_draft(recipe, found, changed, f"{need}: {_describe_change(settings, changed)}")
         if status is Status.INACCURATE:
-            exact = recipe.sharpen(settings)
-            if exact and recipe.fits(found.plan, exact, brief.hardware) and _is_new(recipe, exact, brief):
-                return _write_draft(recipe, found, exact, f"not accurate enough: {_describe_change(settings, exact)}")
+            repeated = _repeats_error(attempt, brief)
+            why = "the same error with other products" if repeated else "not accurate enough"
+            for exact in _list_sharper(recipe, settings)[-1 if repeated else 0 :][:1]:
+                if recipe.fits(found.plan, exact, brief.hardware) and _is_new(recipe, exact, brief):
+                    return _write_draft(recipe, found, exact, f"{why}: {_describe_change(settings, exact)}")
         if status is Status.OK:
             for better in found.recipes:
                 settings = _default_settings(better, found, brief)
@@ -75,6 +86,10 @@ class RecipeAuthor:
                     return _write_draft(better, found, settings, f"{better.name} {better.describes}")
             return None
         return _fall_back(recipe, found, brief)
+
+    def list_contests(self, brief: Brief) -> tuple[Contest, ...]:
+        """The regions of the kernel in hand that another way to write them may make faster."""
+        return list_contests(brief, _require_match(brief))
 
     def account(self, brief: Brief) -> tuple[RegionRow, ...]:
         """What each part of the current kernel takes; by its kernels alone where no recipe wrote it."""
@@ -90,11 +105,13 @@ class RecipeAuthor:
 
     async def optimize(self, brief: Brief) -> Draft | None:
         """The recipe that the analysis names."""
-        found = _require_match(brief)
-        recipe = found.recipe(brief.analysis.kernel_type) if brief.analysis else None
-        if recipe is None or brief.analysis is None or not brief.analysis.worth_optimizing:
+        if brief.analysis is None or not brief.analysis.worth_optimizing:
             return None
-        settings = _default_settings(recipe, found, brief)
+        found = _find_match(brief.analysis.kernel_type, str(brief.analysis.settings.get(SETTING, "")), brief)
+        recipe = found.recipe(brief.analysis.kernel_type) if found is not None else None
+        if recipe is None or found is None:
+            return None
+        settings = _default_settings(recipe, found, brief) | brief.analysis.settings
         return _write_draft(recipe, found, settings, brief.analysis.optimisation_method) if _is_new(recipe, settings, brief) else None
 
     async def tune(self, brief: Brief) -> tuple[Draft, ...]:
@@ -108,11 +125,43 @@ class RecipeAuthor:
         return tuple(_write_draft(recipe, found, changed, _describe_change(current, changed)) for changed in variants[:_MAX_VARIANTS])
 
 
-def _require_match(brief: Brief) -> Match:
-    """The plan and recipes of the current kernel's family; of the first that can write the task where it has none."""
-    name = brief.current.candidate.recipe if brief.current else ""
+def _find_match(name: str, cut: str, brief: Brief) -> Match | None:
+    """The plan and recipes of a recipe's family, the plan with a cut; None where they cannot write the task."""
     found = match_recipe(name, brief.task, brief.facts, brief.hardware) if name in BOOK else None
+    try:
+        return found.take_cut(cut) if found is not None else None
+    except NoPlan:
+        return found
+
+
+def _require_match(brief: Brief) -> Match:
+    """The plan and recipes of the current kernel's family, with its cut; of the first that can write the task where it has none."""
+    candidate = brief.current.candidate if brief.current else None
+    found = _find_match(candidate.recipe, str(candidate.settings.get(SETTING, "")), brief) if candidate is not None else None
     return found if found is not None else _match_or_refuse(brief.task, brief.facts, brief.hardware)
+
+
+def _list_sharper(recipe: Recipe, settings: Settings) -> list[Settings]:
+    """More exact settings step by step, down to exact products for all."""
+    made = []
+    changed = recipe.sharpen(settings)
+    while changed and changed not in made:
+        made.append(changed)
+        changed = recipe.sharpen(changed)
+    return made
+
+
+def _repeats_error(attempt: Attempt, brief: Brief) -> bool:
+    """Whether an earlier text of the same recipe with other settings had the error of this one: then it is not in what was changed."""
+    own = attempt.verdict.correctness if attempt.verdict else None
+    if own is None:
+        return False
+    for earlier in reversed(brief.history):
+        known = earlier.verdict
+        alike = earlier.candidate.recipe == attempt.candidate.recipe and earlier.candidate.settings != attempt.candidate.settings
+        if alike and known is not None and known.status is Status.INACCURATE and known.correctness is not None:
+            return math.isclose(known.correctness.err_vs_oracle, own.err_vs_oracle, rel_tol=_SAME_ERROR)
+    return False
 
 
 def _fall_back(recipe: Recipe, found: Match, brief: Brief) -> Draft | None:
@@ -139,7 +188,8 @@ def _match_or_refuse(task: Task, facts: TaskFacts, hardware: Hardware) -> Match:
 def _default_settings(recipe: Recipe, found: Match, brief: Brief) -> Settings:
     settings = recipe.defaults(found.plan, brief.hardware, brief.task.precision)
     assert settings is not None, "match() keeps only recipes that have settings"
-    return settings
+    cut = found.plan.cut if isinstance(found.plan, RegionPlan) else ""
+    return settings | {SETTING: cut} if cut else settings
 
 
 def _write_draft(recipe: Recipe, found: Match, settings: Settings, rationale: str) -> Draft:

@@ -95,6 +95,18 @@ def time_rounds(steps: float) -> float:
     return steps * ROUND.middle
 
 
+def time_steps(card: CardModel, steps: int, batch: int, weights: float) -> float:
+    """Seconds of a recurrent layer's steps where a program has a sequence, and reads the weights of the state from L2 at every step.
+
+    Args:
+        card: the card.
+        steps: one after the other.
+        batch: sequences.
+        weights: bytes of the weights.
+    """
+    return steps * -(-batch // card.processors) * (card.fits.families.step + weights / count_l2_rate(card))
+
+
 def time_library(card: CardModel, operators: Iterable[OperatorCost]) -> float:
     """Seconds of the card for operators of PyTorch, as the evaluator's estimate has them."""
     listed = list(operators)

@@ -28,6 +28,13 @@ class KernelPlan(Record):
         """What stays a PyTorch call, as people write it."""
         return ()
 
+    def take_cut(self, cut: str) -> KernelPlan:
+        """The plan with other choices between own kernels and a library's calls; families of one algorithm have none.
+
+        Raises NoPlan where these cannot be written.
+        """
+        return self
+
     def name_local(self, name: str) -> str:
         """A name for a variable of forward that none of its arguments has."""
         while name in [argument.partition("=")[0] for argument in self.arguments.split(", ")]:

@@ -99,6 +99,7 @@ class Recipe:
 
     def render(self, plan: KernelPlan, settings: Settings) -> str:
         """The complete candidate module."""
+        plan = plan.take_cut(str(settings["cut"])) if "cut" in settings else plan
         return _environment().get_template(self.template).render(plan=plan, settings=settings)
 
 

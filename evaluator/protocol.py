@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from enum import StrEnum
 
 from tritonsmith.evaluator.kernel_text import KernelText
+from tritonsmith.evaluator.records.contest import NO_CARD, Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Record, Task, TaskFacts, TimingKind, Verdict
 
@@ -119,6 +120,19 @@ class Evaluator(ABC):
         """
         del task, incumbent, entrants, facts, keep, seconds
         return None
+
+    async def race_regions(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """What each way to write some regions of a task takes on the card; a note in place of times where there is none.
+
+        Raises InfrastructureError only.
+
+        Args:
+            task: what they are regions of.
+            contests: the most important ones first.
+            seconds: after so many no further contest begins.
+        """
+        del task, contests, seconds
+        return ContestReport(note=NO_CARD)
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """What Nsight Compute counts of a working kernel, or the reason why it cannot; None without a card.

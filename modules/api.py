@@ -71,7 +71,7 @@ def optimize(module: nn.Module, inputs: Any, **options: Any) -> Result:
         progress: whether to tell what happens, in a notebook and on a terminal; or a function that hears every event.
         backward: whether the kernel shall compute gradients too; not available.
         evaluator: who judges; None for this machine. One that is passed in stays open.
-        options: further settings of a run, such as `target="h200"`, `seeds=4`, `policy="greedy"`, `precision="bf16"`.
+        options: further settings of a run, such as `target="h200"`, `seeds=4`, `policy="greedy"`, `precision="tf32"`.
 
     Returns:
         A `Result`: `result.module` is the drop-in, `result.answer` says what was found, `result.folder` holds all of it.
@@ -108,12 +108,15 @@ def _require_new(folder: Path) -> None:
 def _settle(task: str, folder: Path, model: Any, budget: Any, options: dict[str, Any]) -> tuple[Any, Any]:
     """The settings of the run, and the models where one is an object. Raises UsageError."""
     from tritonsmith.graph.runs.config import RunConfig, models_of  # noqa: PLC0415
+    from tritonsmith.graph.state import Budget  # noqa: PLC0415
 
     known = set(RunConfig.model_fields) - {"task", "out", "model", "budget", "mode"}
     if unknown := sorted(set(options) - known):
         raise UsageError(
             f"optimize() knows no option {', '.join(unknown)}; the options are {', '.join(sorted(known))}"
         )
+    if isinstance(budget, Mapping) and (unknown := sorted(set(budget) - set(Budget.model_fields))):
+        raise UsageError(f"budget knows no {', '.join(unknown)}; its limits are {', '.join(sorted(Budget.model_fields))}")
     settings = dict(options) | (
         {} if budget is None else {"budget": {"candidates": budget} if isinstance(budget, int) else budget}
     )
@@ -121,6 +124,16 @@ def _settle(task: str, folder: Path, model: Any, budget: Any, options: dict[str,
     try:
         config = RunConfig(task=task, out=str(folder), **({} if objects else {"model": model}), **settings)
     except ValueError as error:
-        text = " ".join(str(error).split())
-        raise UsageError(f"an option of optimize() cannot be used: {text}") from error
+        raise UsageError(f"an option of optimize() cannot be used: {_tell_fault(error)}") from error
     return config, models_of(config, objects) if objects else None
+
+
+def _tell_fault(error: ValueError) -> str:
+    """Which option is wrong and what it may be, without pydantic's frame."""
+    from pydantic import ValidationError  # noqa: PLC0415 - loaded with the settings
+
+    if not isinstance(error, ValidationError):
+        return " ".join(str(error).split())
+    first = error.errors()[0]
+    place = ".".join(map(str, first["loc"]))
+    return f"{place}={first['input']!r}: {first['msg']}" if place else first["msg"]

@@ -6,6 +6,7 @@ from tritonsmith.graph.state import BranchState, Update, allow_of
 from tritonsmith.nodes.asking import ask, brief_for
 from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 from tritonsmith.nodes.judging import count_kernel
+from tritonsmith.nodes.racing import race_regions
 from tritonsmith.prompts.analysis import Analysis, Category
 from tritonsmith.prompts.author import Computing
 
@@ -25,6 +26,7 @@ async def analyze(state: BranchState, runtime: NodeRuntime) -> Update:
     request = f"{state['branch']}-analysis-{rounds}"
     previous = state.get("analyses", {}).get(state.get("analysis", ""))
     brief = await brief_for(state, runtime, current=base, analysis=previous, others=tuple(candidates.values()))
+    brief = await race_regions(brief, state, runtime)
     analysis, usage = await ask(request, context_of(runtime).author.analyze(brief), state, runtime)
     session = session_of(state, runtime)
     if analysis is None and session.waits(branch_of(state)):

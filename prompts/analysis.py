@@ -54,3 +54,5 @@ class Analysis(Record):
     promise: Promise | None = None
     evidence: dict[str, float | int | str] = Field(default_factory=dict)
     """The measured facts that the statement rests on."""
+    settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
+    """Settings of a recipe that the change sets; only the built-in author knows any."""

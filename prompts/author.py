@@ -5,6 +5,7 @@ from typing import Protocol, runtime_checkable
 from pydantic import Field
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.records.contest import Contest, ContestTimes
 from tritonsmith.evaluator.schema import Allow, Candidate, Hardware, Record, Stage, Task, TaskFacts, Verdict
 from tritonsmith.prompts.analysis import Analysis
 
@@ -34,6 +35,16 @@ class Example(Record):
     """What to learn from it, or what came of it."""
 
 
+class Raced(Record):
+    """What the ways to write some regions take, as raced on a card."""
+
+    times: dict[str, ContestTimes] = Field(default_factory=dict)
+    """By the key of a contest."""
+    seconds: float = 0.0
+    note: str = ""
+    """Why nothing was raced, where nothing was."""
+
+
 class Brief(Record):
     """Everything an author may know for one request."""
 
@@ -52,6 +63,8 @@ class Brief(Record):
     """Which labels may win."""
     examples: tuple[Example, ...] = ()
     """Verified kernels of earlier runs that fit this task, best first; empty without a memory."""
+    raced: Raced | None = None
+    """For analyses: the race that the author asked for; None where nobody asked."""
 
 
 class Draft(Record):
@@ -103,6 +116,15 @@ class Computing(Protocol):
     """An author that computes its analyses from times and facts, so that no kernel has to be counted for them."""
 
     computes_analyses: bool
+
+
+@runtime_checkable
+class Racing(Protocol):
+    """An author that cuts a forward by measured times, and knows which regions to race."""
+
+    def list_contests(self, brief: Brief) -> tuple[Contest, ...]:
+        """The regions of `brief.current` that are worth a race, each with the ways to write it; the most important ones first."""
+        ...
 
 
 @runtime_checkable

@@ -11,6 +11,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     ProductRegion,
     RecurrentRegion,
     RowRegion,
+    StackRegion,
     WorkRegion,
     count_long_passes,
 )
@@ -24,13 +25,14 @@ from tritonsmith.prompts.regions import RegionRow
 
 def predict_work(plan: RegionPlan, precision: PrecisionClass) -> float:
     """Seconds of all regions on the card, without their launches."""
-    return sum(_predict_region(region, plan, precision) for region in plan.regions)
+    return sum(predict_region(region, plan, precision) for region in plan.regions)
 
 
 def predict_launches(plan: RegionPlan) -> float:
     """Seconds in which forward launches everything from Python."""
     kernels = sum(len(names) for names in plan.kernel_names)
-    return time_launches(kernels) + time_operators(sum(isinstance(region, CallRegion) for region in plan.regions))
+    kernels += sum(region.call.stack.launches for region in plan.regions if isinstance(region, StackRegion))
+    return time_launches(kernels) + time_operators(sum(isinstance(region, CallRegion) and region.library for region in plan.regions))
 
 
 def predict_plan(plan: RegionPlan, precision: PrecisionClass) -> float:
@@ -38,9 +40,12 @@ def predict_plan(plan: RegionPlan, precision: PrecisionClass) -> float:
     return max(predict_work(plan, precision), predict_launches(plan))
 
 
-def _predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionClass) -> float:
+def predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionClass) -> float:
+    """Seconds of one region on the card, without its launches."""
     if isinstance(region, RecurrentRegion):
         return predict_steps(region)
+    if isinstance(region, StackRegion):
+        return region.call.stack.seconds
     if isinstance(region, ProductRegion):
         return predict_kernel(region, precision)
     card = region.card
@@ -84,7 +89,7 @@ def time_regions(plan: RegionPlan, verdict: Verdict | None = None, settings: Set
         what = region.call.says if isinstance(region, CallRegion) else names[0]
         moving, multiplying = time_bytes(region.card, region.bytes), _bound_products(region)
         floor, limit = max(moving, multiplying) * 1e3, "bytes" if moving >= multiplying else "products"
-        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion), count_reads(region, settings), limit))
+        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion) and region.library, count_reads(region, settings), limit))
     return found
 
 

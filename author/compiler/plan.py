@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -11,6 +11,7 @@ from pydantic import Field
 
 from tritonsmith.author.builder import table_lines, write_builder
 from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.choices import CALLS, SETTING, Choice, read_cut
 from tritonsmith.author.compiler.fusing.calls import leaves_all_to_library, list_layers, list_products, prefers_call, prefers_library
 from tritonsmith.author.compiler.fusing.cut import cut_forward
 from tritonsmith.author.compiler.fusing.regions import (
@@ -22,7 +23,7 @@ from tritonsmith.author.compiler.fusing.regions import (
 )
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Shape
-from tritonsmith.author.compiler.ir.values import AnchorResult, MatrixProduct, Reduction
+from tritonsmith.author.compiler.ir.values import AnchorResult, Held, MatrixProduct, Reduction
 from tritonsmith.author.compiler.kernels.product_tiles import PLAIN_STAGES
 from tritonsmith.author.compiler.module.batch import FreeAxis, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.author.compiler.module.guards import require_types, require_values
@@ -35,9 +36,9 @@ from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
 from tritonsmith.author.compiler.reading.widths import widen_alike
-from tritonsmith.author.constructor import made_for
+from tritonsmith.author.constructor import ANY, made_for
 from tritonsmith.author.members import Line
-from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, name_starred
+from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, forward_arguments, name_starred
 from tritonsmith.author.recipe import Settings
 from tritonsmith.author.writes import may_show
 from tritonsmith.evaluator.records.operator_cost import TraceWay
@@ -52,6 +53,9 @@ PLAIN: Settings = {
 }  # fmt: skip
 """Settings for any card: blocks of a few kilobytes, rows up to 128 kB on the chip, four programs for each processor on shared rows.
 Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""
+
+
+_IMAGE_AXES = 4
 
 
 class RegionPlan(KernelPlan):
@@ -94,10 +98,29 @@ class RegionPlan(KernelPlan):
     """A function that makes the reference, where forward reads tensors that no state holds."""
     call_flops: dict[str, float] = Field(default_factory=dict)
     """What PyTorch calls compute, by node."""
+    cut: str = ""
+    """Choices by node that are not those of predicted costs (`choices.py`)."""
 
     @cached_property
-    def _cut(self) -> tuple[Forward, tuple[WorkRegion, ...], frozenset[str]]:
-        return cut_task(self.facts, self.training, self.precision, self.card)
+    def _cut(self) -> tuple[Forward, tuple[WorkRegion, ...], Mapping[str, Choice]]:
+        return cut_task(self.facts, self.training, self.precision, self.card, read_cut(self.cut))
+
+    @cached_property
+    def _other_cuts(self) -> dict[str, RegionPlan]:
+        """The plans of other cuts, for they are asked for by several readers."""
+        return {}
+
+    def take_cut(self, cut: str) -> RegionPlan:
+        """The plan with other choices. Raises NoPlan where these cannot be written, ValueError where they cannot be read."""
+        if cut == self.cut:
+            return self
+        if cut not in self._other_cuts:
+            plans = [one.model_copy(update={"cut": cut}) for one in self.all_sizes]
+            for one in plans:
+                for name in one.__dict__.keys() - type(one).model_fields.keys():  # what was found for the other cut
+                    del one.__dict__[name]
+            self._other_cuts[cut] = _join_sizes(plans, self.spans)
+        return self._other_cuts[cut]
 
     @property
     def forward(self) -> Forward:
@@ -108,11 +131,6 @@ class RegionPlan(KernelPlan):
     def regions(self) -> tuple[WorkRegion, ...]:
         """The regions in the order in which forward runs them."""
         return self._cut[1]
-
-    @property
-    def called(self) -> frozenset[str]:
-        """The nodes whose products or layers are PyTorch calls, although a kernel could do them."""
-        return self._cut[2]
 
     @property
     def all_sizes(self) -> tuple[RegionPlan, ...]:
@@ -129,10 +147,26 @@ class RegionPlan(KernelPlan):
         """Tensors of numbers that forward writes out: by the call that makes one its name."""
         return {text: one.name for text, one in self.forward.constants.items()}
 
+    @property
+    def called(self) -> Mapping[str, Choice]:
+        """The nodes that are PyTorch calls by choice or by what is predicted."""
+        return self._cut[2]
+
+    @property
+    def turned(self) -> frozenset[str]:
+        """Weights that are read by convolutions with channels last, and by nothing else."""
+        wanted, others = set[str](), set[str]()
+        for region in self.regions:
+            last = isinstance(region, CallRegion) and self.called.get(region.call.name) is Choice.CHANNELS_LAST
+            for value in region.reads.values():
+                if isinstance(value, Held) and value.path:
+                    (wanted if last and len(value.shape) == _IMAGE_AXES else others).add(value.path)
+        return frozenset(wanted - others)
+
     def count_calls(self, facts: TaskFacts) -> dict[str, float]:
         """What its PyTorch calls compute, by node."""
         flops = {node.name: node.flops for node in facts.ops}
-        names = [region.call.name for region in self.regions if isinstance(region, CallRegion)]
+        names = [region.call.name for region in self.regions if isinstance(region, CallRegion) and region.library]
         return {name: flops[name] for name in names if name in flops}
 
     @property
@@ -148,18 +182,18 @@ class RegionPlan(KernelPlan):
     @property
     def kernels(self) -> int:
         """Regions with a kernel of their own."""
-        return sum(not isinstance(region, CallRegion) for region in self.regions)
+        return sum(not isinstance(region, CallRegion) or not region.library for region in self.regions)
 
     @property
     def calls(self) -> tuple[str, ...]:
         """What stays a PyTorch call, each once, in forward's order."""
         regions = [region for plan in self.all_sizes for region in plan.regions]
-        return tuple(dict.fromkeys(region.call.says for region in regions if isinstance(region, CallRegion)))
+        return tuple(dict.fromkeys(region.call.says for region in regions if isinstance(region, CallRegion) and region.library))
 
     @property
     def headline(self) -> str:
         """What the module is, in a sentence or two."""
-        number = len({names[-1] for names in self.kernel_names if names})
+        number = len({names[-1] for names in self.kernel_names if names}) + len(self.plain_text.stacks)
         sizes = f", for {len(self.all_sizes)} sizes of its inputs" if self.others else ""
         kernels = f"The reference's forward in {number} {'kernel' if number == 1 else 'kernels'}{sizes}."
         return f"{kernels} PyTorch does {', '.join(self.calls)}." if self.calls else kernels
@@ -209,6 +243,8 @@ class RegionPlan(KernelPlan):
 
     def compose(self, settings: Settings) -> ModuleCode:
         """The module of which `write` gives the text."""
+        if (cut := str(settings.get(SETTING, self.cut))) != self.cut:
+            return self.take_cut(cut).compose(settings)
         if not self.others:
             return self._guard(self.compose_sized(settings).guard())
         names = {name: tuple(plan.sizes.get(name, 0) for plan in self.all_sizes) for name in self.sizes}
@@ -261,16 +297,17 @@ class RegionPlan(KernelPlan):
 
 
 def cut_task(
-    facts: TaskFacts, training: bool, precision: PrecisionClass, card: CardModel
-) -> tuple[Forward, tuple[WorkRegion, ...], frozenset[str]]:
-    """The values of a forward, its regions, and the nodes whose products are calls. Raises NoPlan.
+    facts: TaskFacts, training: bool, precision: PrecisionClass, card: CardModel, choices: Mapping[str, Choice] | None = None
+) -> tuple[Forward, tuple[WorkRegion, ...], Mapping[str, Choice]]:
+    """The values of a forward, its regions, and the nodes that are calls. Raises NoPlan.
 
-    Scores of an attention are no product of their own. Products that PyTorch should do faster are calls.
+    Scores of an attention are no product of their own. Products that PyTorch should do faster are calls, as far as nobody has chosen.
     """
+    chosen = choices or {}
     parts = precision is not PrecisionClass.TF32
     first = read_forward(facts, training, card, None)
-    called = {one.product.name for one in list_all(first.stored) if isinstance(one, Attention)}
-    needed = frozenset(called)
+    needed = dict.fromkeys((one.product.name for one in list_all(first.stored) if isinstance(one, Attention)), Choice.LIBRARY)
+    called = needed | {node: choice for node, choice in chosen.items() if choice in CALLS}
     products: dict[str, MatrixProduct] = {}
     layers: dict[str, int] = {}
     while True:
@@ -279,16 +316,18 @@ def cut_task(
         regions = tuple(cut_forward(forward, card))
         products = list_products(regions) | products
         layers = list_layers(regions) | layers
-        slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)}
+        slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and one.product.node and prefers_call(one, precision)}
         slow |= {one.recurrence.node for one in regions if isinstance(one, RecurrentRegion) and prefers_library(one)}
-        if not slow - called:
+        slow -= called.keys() | chosen.keys()
+        if not slow:
             break
-        called |= slow
-    if called - needed and leaves_all_to_library(regions, products, layers, card):  # a slow kernel is more than none
+        called |= dict.fromkeys(sorted(slow), Choice.LIBRARY)
+    if not chosen and len(called) > len(needed) and leaves_all_to_library(regions, products, layers, card):
+        # a slow kernel is more than none
         forward = read_forward(facts, training, card, needed, parts)
         _forget_places(forward)
         return forward, tuple(cut_forward(forward, card)), needed
-    return forward, regions, frozenset(called)
+    return forward, regions, called
 
 
 def _forget_places(forward: Forward) -> None:
@@ -332,9 +371,14 @@ def read_regions(task: Task, facts: TaskFacts, card: CardModel) -> RegionPlan:
         calls = [(region.call.says, nodes.get(region.call.name)) for region in own.regions if isinstance(region, CallRegion)]
         raise NoPlan(*(calls or [("a forward that computes nothing", None)]))
     plans, spans = read_others(task, facts, own, lambda at, other: _read_size(at, other, several, card))
+    return _join_sizes(plans, spans)
+
+
+def _join_sizes(plans: Sequence[RegionPlan], spans: tuple[LongSpan, ...]) -> RegionPlan:
+    """The plan for all sizes, the task's own first. Raises NoSize where one module cannot have them all."""
     if spans:  # for which kernels are alike
         _widen_alike(plans)
-    members = [SizeMembers(one.facts, one.fixed, one.forward.members, one.constants, one.tables) for one in plans]
+    members = [SizeMembers(one.facts, one.fixed, one.forward.members, one.constants, one.tables, one.turned) for one in plans]
     constructors = list_constructors(members)
     builders = {one.builder for one in plans if one.builder}
     if len(builders) > 1 or len({(one.arguments, one.wrong_values, one.wrong_types) for one in plans}) > 1:
@@ -343,8 +387,8 @@ def read_regions(task: Task, facts: TaskFacts, card: CardModel) -> RegionPlan:
         one.model_copy(update={"renamed": names, "made": constructors.index(one.fixed)})
         for one, names in zip(plans, rename_constants(members), strict=True)
     ]  # fmt: skip
-    plan = own.model_copy(update={
-        "members": write_members(members), "call_flops": own.count_calls(facts), "constructors": tuple(constructors),
+    plan = plans[0].model_copy(update={
+        "members": write_members(members), "constructors": tuple(constructors),
         "builder": "".join(builders), "others": tuple(others[1:]), "spans": spans,
     })  # fmt: skip
     if plan.others:
@@ -379,8 +423,25 @@ def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> 
         precision=task.precision, several=several, sizes=_name_sizes(task), builder=builder,
         tables=tables, given=tuple(one.source for one in tensors), right=" and ".join(one.right for one in (*types, *values)) or "True",
         wrong_types=" or ".join(one.wrong for one in types), wrong_values=" or ".join(one.wrong for one in values), values=tuple(numbers),
+        call_flops={node.name: node.flops for node in facts.ops if node.flops},
         made_with_values=" with " + ", ".join(f"{name} = {literal}" for name, literal in numbers.items()) if numbers else "",
     )  # fmt: skip
+
+
+def plan_part(facts: TaskFacts, whole: RegionPlan, cut: str) -> RegionPlan:
+    """The plan of a part of a forward, as a module that is made without arguments. Raises NoPlan.
+
+    Args:
+        facts: of the part.
+        whole: the plan that it is a part of.
+        cut: choices by node of the part.
+    """
+    plan = RegionPlan(
+        card=whole.card, signature=ANY, members=(), arguments=forward_arguments(facts), facts=facts, precision=whole.precision,
+        given=tuple(node.name for node in facts.ops if node.op == "placeholder"), right="True", cut=cut,
+        call_flops={node.name: node.flops for node in facts.ops if node.flops},
+    )  # fmt: skip
+    return _join_sizes([plan], ())
 
 
 def _name_sizes(task: Task) -> dict[str, int]:

@@ -223,7 +223,7 @@ _BETTER = 1.15
 """A kernel that reads its rows once comes at least so many times nearer to its floor."""
 _HELD: Settings = {"held": 4, "held_block": 8192}
 """Programs of a processor that hold rows together, and the places that each of them keeps."""
-_PLAIN = Recipe(
+PLAIN_RECIPE = Recipe(
     name="regions",
     level=0,
     template="compiler/module.py.j2",
@@ -246,7 +246,7 @@ _PLAIN = Recipe(
     "What follows a product is done on its sums before they are stored.",
 )  # fmt: skip
 _HOLDING = replace(
-    _PLAIN,
+    PLAIN_RECIPE,
     name="regions_held",
     level=1,
     describes="does the same, and has several programs hold a row together that no program can hold, so that it is read only once",
@@ -257,7 +257,7 @@ _HOLDING = replace(
     },
     predict=_predict_held,
     propose=_propose_held,
-    shrink={**_PLAIN.shrink, "held_block": 256, "held": 1},
+    shrink={**PLAIN_RECIPE.shrink, "held_block": 256, "held": 1},
     lesson="",  # the small module of the examples has no rows that are long enough
 )  # fmt: skip
 
@@ -274,7 +274,7 @@ REGIONS = RecipeFamily(
     "sums by place, sorts of short rows, attention, products of matrices and convolutions where a kernel is faster "
     "than the library; other calls stay PyTorch calls",
     read=read_regions,
-    recipes=(_PLAIN, _HOLDING),
+    recipes=(PLAIN_RECIPE, _HOLDING),
     example=EXAMPLE,
     kind=Family.REDUCTION,
     updates=True,

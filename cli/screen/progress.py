@@ -234,6 +234,12 @@ _WORDS = {
     ),
     "decision": lambda event, picture: f"{event.get('gate') or event.get('site')} -> {event.get('choice')}: {event.get('reason')}",
     "twin": lambda event, picture: f"{event.get('candidate')} compiles to the code of {event.get('earlier')}: not judged",
+    "racing": lambda event, picture: (
+        f"{event.get('node')} races {event.get('contests')} kinds of regions of {event.get('candidate')} against the library"
+    ),
+    "raced": lambda event, picture: (
+        event.get("note") or f"{event.get('raced')} of {event.get('contests')} contests raced in {event.get('seconds', 0.0):.0f} s"
+    ),
     "counters": lambda event, picture: f"counters of {event.get('candidate')}: {event.get('words')}",
     "search": lambda event, picture: f"{event.get('node')} searches around {event.get('candidate')}: {event.get('sentence')}",
     "end": _end_words,

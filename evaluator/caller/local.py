@@ -9,6 +9,7 @@ import os
 import queue
 import tempfile
 import threading
+import time
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import Future, wait
 from functools import partial
@@ -35,10 +36,11 @@ from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
 from tritonsmith.evaluator.processes.card_lock import CardLock
-from tritonsmith.evaluator.processes.requests import Evaluate, JudgingTerms, Prepare, Sanitize, ServerRequest, WriteCall
+from tritonsmith.evaluator.processes.requests import Evaluate, JudgingTerms, Prepare, RaceRegions, Sanitize, ServerRequest, WriteCall
 from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.processes.server import ServerProcess
 from tritonsmith.evaluator.protocol import Evaluator, RaceReport
+from tritonsmith.evaluator.records.contest import NO_CARD, Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.reference.interpreter_time import require_reach
 from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, LaunchFacts, Record, Status, Task, TaskFacts, Verdict
@@ -229,6 +231,21 @@ class LocalEvaluator(Evaluator):
     ) -> RaceReport | None:
         """As `race`, blocking."""
         return self._races.run(self._terms(), task, incumbent, entrants, facts, keep, seconds)
+
+    def race_regions_now(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """As `race_regions`, blocking."""
+        del task  # a contest has all that it is about
+        if not self.hardware.present:
+            return ContestReport(note=NO_CARD)
+        started = time.monotonic()
+        with self._oracles.lease() as oracle:
+            request = RaceRegions(contests=tuple(contests), seconds=seconds, measuring=self._mark)
+            report = self._oracles.ask(oracle, request)
+        return report.model_copy(update={"seconds": time.monotonic() - started})
+
+    async def race_regions(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """What each way to write some regions takes; a note without a card. Raises InfrastructureError."""
+        return await asyncio.to_thread(self.race_regions_now, task, contests, seconds)
 
     def _terms(self) -> JudgingTerms:
         """What an oracle is told besides the question."""

@@ -9,6 +9,8 @@ from unittest import mock
 import torch
 import torch.nn.functional as F
 
+from tritonsmith.evaluator.reference.module import take_plain_layers
+
 
 @torch.library.custom_op("tritonsmith::attention", mutates_args=())
 def attention(
@@ -40,10 +42,5 @@ def _call(  # type: ignore[no-untyped-def]  # the signature of PyTorch's functio
 @contextlib.contextmanager
 def keep_attention() -> Iterator[None]:
     """While open, attention is traced as one operator, and layers of attention take no way of their own."""
-    fast = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)
-    try:
-        with mock.patch.object(F, "scaled_dot_product_attention", _call):
-            yield
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fast)
+    with take_plain_layers(), mock.patch.object(F, "scaled_dot_product_attention", _call):
+        yield

@@ -21,6 +21,7 @@ from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, write_ow
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan
 from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
 from tritonsmith.evaluator.oracle.checks.planning import load_on_card
+from tritonsmith.evaluator.oracle.contests import race_contests
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.judge.race import run_card_race
@@ -38,6 +39,7 @@ from tritonsmith.evaluator.processes.requests import (
     Prepare,
     Race,
     RaceAnswer,
+    RaceRegions,
     Sanitize,
     SanitizeAnswer,
     ServerRequest,
@@ -48,6 +50,7 @@ from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.protocol import Fate
 from tritonsmith.evaluator.reads.record import UNKEPT
 from tritonsmith.evaluator.reads.worlds import find_doubt
+from tritonsmith.evaluator.records.contest import NO_CARD, ContestReport
 from tritonsmith.evaluator.reference.module import require_same_reads
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
@@ -88,6 +91,8 @@ class Oracle:
                 return FileAnswer(request=write_own_call(self._judge(request.task, request.baselines).session))
             case Race():
                 return self._race(request)
+            case RaceRegions():
+                return self._race_regions(request)
             case Sanitize():
                 assert self._pool is not None  # only the oracle of a card is asked
                 found, text = self._pool.sanitize(request.kernel, request.request, request.code, request.seconds)
@@ -163,6 +168,20 @@ class Oracle:
         if any(row.fate is Fate.FAILED for row in rows):
             self._require_healthy_card()
         return RaceAnswer(rows=tuple(rows))
+
+    def _race_regions(self, request: RaceRegions) -> ContestReport:
+        """What the ways of each region take; a note where there is no card."""
+        if self._pool is None:
+            return ContestReport(note=NO_CARD)
+        self._pool.pause()
+        request.measuring.touch()
+        try:
+            report = race_contests(request.contests, request.seconds)
+        finally:
+            request.measuring.unlink(missing_ok=True)
+            self._pool.resume()
+        self._require_healthy_card()
+        return report
 
     def _judge_in_memory(self, request: Evaluate) -> tuple[CardJudge | CardFreeJudge, Verdict]:
         """The verdict; where the card's memory runs out, under a leaner plan; where a baseline fails by itself, without it.

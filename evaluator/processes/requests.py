@@ -15,6 +15,7 @@ from pydantic import ValidationError
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.protocol import RaceRow
+from tritonsmith.evaluator.records.contest import Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.records.operator_cost import OperatorCost
 from tritonsmith.evaluator.schema import Hardware, Record, Task, Verdict
@@ -150,6 +151,18 @@ class Race(JudgingTerms, ServerRequest[RaceAnswer]):
     """After so many nothing more is timed."""
 
 
+class RaceRegions(ServerRequest[ContestReport]):
+    """Time the ways to write some regions."""
+
+    op = "race_regions"
+    answered_by = ContestReport
+    contests: tuple[Contest, ...]
+    seconds: float
+    """After so many no further contest begins."""
+    measuring: Path
+    """A file that exists meanwhile."""
+
+
 class SanitizeAnswer(Record):
     """Whether compute-sanitizer found memory errors, and what it says."""
 
@@ -209,7 +222,7 @@ class Compile(ServerRequest[CompileAnswer]):
     """A file for what was compiled."""
 
 
-ORACLE_KINDS: tuple[type[ServerRequest[Any]], ...] = (Hello, Evaluate, Prepare, WriteCall, Race, Sanitize, Count)
+ORACLE_KINDS: tuple[type[ServerRequest[Any]], ...] = (Hello, Evaluate, Prepare, WriteCall, Race, RaceRegions, Sanitize, Count)
 """What an oracle answers."""
 COMPILER_KINDS: tuple[type[ServerRequest[Any]], ...] = (Hello, Compile)
 """What a compiler answers."""

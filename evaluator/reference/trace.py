@@ -25,6 +25,7 @@ from torch.utils.flop_counter import flop_registry
 from torch.utils.weak import WeakTensorKeyDictionary
 
 from tritonsmith.evaluator.records.operator_cost import OperatorCost, align_heads
+from tritonsmith.evaluator.reference.module import take_plain_layers
 
 Record: TypeAlias = Callable[[OperatorCost, "Steps", Callable[[], Any]], Any]
 """Called with a recurrent module's cost, its serial steps, and the call that does the work."""
@@ -97,13 +98,9 @@ def trace_operators(model: nn.Module, inputs: list[Any]) -> OperatorTrace:
 def record_costs(model: nn.Module, deadline: float = math.inf) -> Iterator[CostRecorder]:
     """While open, what the model runs is counted. Past the deadline of `time.monotonic`, the next operator raises TimeoutError."""
     recorder = CostRecorder(deadline)
-    fused = torch.backends.mha.get_fastpath_enabled()
-    torch.backends.mha.set_fastpath_enabled(False)  # the fused path is one operator that hides its kernels
-    try:
-        with torch.no_grad(), _skip_checks(), intercept_cells(model, recorder.recurrent_call), recorder:
-            yield recorder
-    finally:
-        torch.backends.mha.set_fastpath_enabled(fused)
+    plain = take_plain_layers()  # the fused way is one operator that hides its kernels
+    with torch.no_grad(), plain, _skip_checks(), intercept_cells(model, recorder.recurrent_call), recorder:
+        yield recorder
 
 
 @contextlib.contextmanager

@@ -16,7 +16,7 @@ import torch
 from torch import nn
 from torch._subclasses.fake_tensor import is_fake
 
-from tritonsmith.evaluator.reference.module import flatten, list_tensors
+from tritonsmith.evaluator.reference.module import flatten, list_tensors, take_plain_layers
 from tritonsmith.evaluator.reference.structure import find_shared
 
 _RATES = ("p", "dropout")
@@ -113,7 +113,7 @@ class UpdatedBuffers:
 def run_whole(model: nn.Module, arguments: Sequence[Any], updates: Sequence[str]) -> tuple[Any, list[torch.Tensor]]:
     """What forward returns, and what it leaves in the buffers that it updates; these stay as they were."""
     buffers = UpdatedBuffers(model, updates)
-    with torch.no_grad():
+    with torch.no_grad(), take_plain_layers():
         result = model(*arguments)
     found, result = [tensor.clone() for tensor in buffers.read()], buffers.part_from(result)
     buffers.set_back()

@@ -7,6 +7,7 @@ from tritonsmith.graph.policies.presets import (
     BestOfN,
     NoAnalysis,
     NoDetect,
+    NoRace,
     NoRepair,
     Notes,
     NoTune,
@@ -22,6 +23,6 @@ from tritonsmith.graph.policies.view import Policy, View
 from tritonsmith.graph.policies.wider import Beam, ToTheFloor
 
 __all__ = [
-    "PRESETS", "Beam", "BestOfN", "Default", "NoAnalysis", "NoDetect", "NoRepair", "NoTune", "Notes", "Policy", "RescueAll", "RescueBest",
-    "SingleSeed", "ToTheFloor", "TuneByAuthor", "TuneByBoth", "TuneJointly", "TunePersistent", "View", "load_policy",
+    "PRESETS", "Beam", "BestOfN", "Default", "NoAnalysis", "NoDetect", "NoRace", "NoRepair", "NoTune", "Notes", "Policy", "RescueAll",
+    "RescueBest", "SingleSeed", "ToTheFloor", "TuneByAuthor", "TuneByBoth", "TuneJointly", "TunePersistent", "View", "load_policy",
 ]  # fmt: skip

@@ -72,6 +72,7 @@ class Default:
     joint: bool = False
     width: int = 1
     drop_twins: bool = False
+    race_below: float = GOOD_SCORE
     claims_from: float = GOOD_SCORE
     encodes: tuple[int, ...] = tuple(range(1, 13))
     """Numbers of the notes' mechanisms that the policy stands for."""

@@ -121,6 +121,10 @@ def _complete(asked: str, attribute: str, policy: Any, missing: list[str]) -> Po
     width = getattr(policy, "width", 1)
     if not isinstance(width, int) or isinstance(width, bool) or not 1 <= width <= MOST_LINES:
         raise UsageError(f"{asked}: {attribute}.width is {width!r}; make it a number from 1 to {MOST_LINES}")
+    race_below = getattr(policy, "race_below", GOOD_SCORE)
+    if not isinstance(race_below, int | float) or isinstance(race_below, bool):
+        raise UsageError(f"{asked}: {attribute}.race_below is {race_below!r}; make it a score, or 0 for never")
+    policy.race_below = float(race_below)
     policy.width, policy.drop_twins = width, bool(getattr(policy, "drop_twins", False))
     claims = getattr(policy, "claims_from", GOOD_SCORE)
     if not isinstance(claims, int | float) or isinstance(claims, bool) or claims < 0:

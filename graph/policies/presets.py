@@ -6,6 +6,8 @@ The second paragraph of a preset's docstring names the mechanism of the notes th
 docs/policies.md repeat it.
 """
 
+import math
+
 from tritonsmith.graph.policies.default import GOOD_SCORE, Default, score_words
 from tritonsmith.graph.policies.view import Answer, View
 from tritonsmith.graph.policies.wider import Beam, ToTheFloor
@@ -170,6 +172,18 @@ class TunePersistent(Default):
         return super().after_detect(view)
 
 
+class NoRace(Default):
+    """`default` with a cut by predicted costs alone: no region is raced against the library.
+
+    The notes, 3: a seed below 1.0 is analysed at the level of its algorithm. On a card the analysis rests on a race of its regions. What
+    the race gives, and what its seconds cost, is the difference to `default`.
+    """
+
+    name = "no-race"
+    race_below = 0.0
+    encodes = (3,)
+
+
 class RescueAll(Default):
     """`default` with a wider rescue: every working seed is analysed, at any score.
 
@@ -178,6 +192,7 @@ class RescueAll(Default):
 
     name = "rescue-all"
     encodes = (3,)
+    race_below = math.inf
 
     def seed_works(self, view: View) -> Answer:
         """Analyse while a round is left."""
@@ -227,6 +242,6 @@ PRESETS: dict[str, type[Default]] = {
     preset.name: preset
     for preset in (
         Default, Notes, NoAnalysis, SingleSeed, NoRepair, NoDetect, NoTune, TuneByAuthor, TuneByBoth, TuneJointly, TunePersistent,
-        RescueAll, RescueBest, BestOfN, ToTheFloor, Beam,
+        NoRace, RescueAll, RescueBest, BestOfN, ToTheFloor, Beam,
     )
 }  # fmt: skip

@@ -189,6 +189,8 @@ class Policy(Protocol):
     """Whether one search covers all three stages."""
     width: int
     """How many lines of work `widen` begins."""
+    race_below: float
+    """The score below which regions of a kernel are raced against the library when it is analysed; 0: never."""
     drop_twins: bool
     """Whether a candidate whose compiled code is that of an earlier working one is dropped before it is measured."""
     claims_from: float

@@ -1,5 +1,7 @@
 """Presets that go on where `default` stops: nearer to the floor of the task, and with several lines of work."""
 
+import math
+
 from tritonsmith.graph.policies.default import GOOD_SCORE, Default, score_words
 from tritonsmith.graph.policies.view import Answer, View
 
@@ -17,6 +19,7 @@ class ToTheFloor(Default):
 
     name = "to-the-floor"
     encodes: tuple[int, ...] = (3, 4)
+    race_below: float = math.inf
 
     def seed_works(self, view: View) -> Answer:
         """Below 1.0 as in `default`; from there on by the distance to the floor."""

@@ -65,7 +65,7 @@ def check_module(faster: nn.Module, args: Sequence[Any], kwargs: Mapping[str, An
     kept = {name: value.clone() for name, value in faster.named_buffers()}
     told = set(engine.told)
     engine.told.clear()
-    with torch.no_grad(), warnings.catch_warnings(record=True) as caught:
+    with torch.no_grad(), warnings.catch_warnings(record=True) as caught, _use_arithmetic(asked):
         warnings.simplefilter("always", FallbackWarning)
         mine = flatten(_call(faster, args, kwargs, "the drop-in"))
         for name, value in faster.named_buffers():

@@ -9,6 +9,7 @@ from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.protocol import Evaluator, RaceReport
 from tritonsmith.evaluator.reads.record import TaskReads
+from tritonsmith.evaluator.records.contest import NO_CARD, Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters, FloorShare, Limit
 from tritonsmith.evaluator.schema import (
     Comparison,
@@ -41,6 +42,8 @@ class ScriptedEvaluator(Evaluator):
     """Every evaluation: text and profile."""
     racer: Callable[[KernelText, Sequence[KernelText], int], RaceReport] | None = None
     """Answers timed races."""
+    region_racer: Callable[[Sequence[Contest]], ContestReport] | None = None
+    """Answers races of regions."""
     codes: Mapping[str, str] = field(default_factory=dict)
     """What texts compile to; a text that is not in it is not compiled."""
     counted: Mapping[str, Counters] = field(default_factory=dict)
@@ -80,6 +83,11 @@ class ScriptedEvaluator(Evaluator):
         """What the script says of a race; None where it has none."""
         del task, facts, seconds
         return None if self.racer is None else self.racer(incumbent, entrants, keep)
+
+    async def race_regions(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """What the script says of regions; a note where it says nothing."""
+        del task, seconds
+        return ContestReport(note=NO_CARD) if self.region_racer is None else self.region_racer(contests)
 
     async def aclose(self) -> None:
         """Note that the run is over."""

@@ -14,6 +14,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.protocol import CompilerSeed, Evaluator, RaceReport
 from tritonsmith.evaluator.reads.record import ABSENT, find_state
+from tritonsmith.evaluator.records.contest import Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 from tritonsmith.nodes.tape.recorder import TapeRecorder, refuse_when
@@ -105,6 +106,19 @@ class TapeEvaluator(ForwardingEvaluator):
         await self._keep(line)
         return report
 
+    async def race_regions(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """The recorded answer to the same contests."""
+        question = text_sha(" ".join(contest.key for contest in contests))
+        line = self._tape.regions.get((task.sha, question))
+        if line is not None:
+            return ContestReport.model_validate(line["report"])
+        refuse_when(self._stopping)
+        report = await self.inner.race_regions(task, contests, seconds)
+        line = {"kind": "regions", "task": task.sha, "race": question, "report": report.model_dump(mode="json")}
+        self._tape.regions[task.sha, question] = line
+        await self._keep(line)
+        return report
+
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """The recorded counters of a text; a recording that was made without any has none."""
         line = self._tape.counters.get((task.sha, kernel.sha))
@@ -181,6 +195,9 @@ class _Unrecorded(Evaluator):
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         raise self._differs("race of these configurations")
+
+    async def race_regions(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        raise self._differs("race of these regions")
 
     async def read_code(self, task: Task, kernel: KernelText) -> str:
         raise self._differs(f"compiled code of {kernel.sha}")

@@ -44,6 +44,8 @@ class Tape:
         self.verdicts = {(line["task"], line["kernel"], line["profile"]): line for line in lines if line.get("kind") == "verdict"}
         self.races = {(line["task"], line["race"]): line for line in lines if line.get("kind") == "race"}
         """Answers to timed races."""
+        self.regions = {(line["task"], line["race"]): line for line in lines if line.get("kind") == "regions"}
+        """Answers to races of regions."""
         self.codes = {(line["task"], line["kernel"]): line for line in lines if line.get("kind") == "code"}
         """Digests of what texts compile to."""
         self.counters = {(line["task"], line["kernel"]): line for line in lines if line.get("kind") == "counters"}
@@ -83,7 +85,7 @@ class Tape:
 
     def forget_judgements(self) -> None:
         """Keep replies alone: what was judged does not count where nobody knows whether the task is still the same."""
-        for judged in (self.facts, self.verdicts, self.races, self.codes, self.counters, self.seeds):
+        for judged in (self.facts, self.verdicts, self.races, self.regions, self.codes, self.counters, self.seeds):
             judged.clear()
 
     def reply(self, request: Request) -> Line:
@@ -152,6 +154,7 @@ _NEEDED = {
     "facts": ("task", "facts"),
     "verdict": ("task", "kernel", "profile"),
     "race": ("task", "race", "report"),
+    "regions": ("task", "race", "report"),
     "code": ("task", "kernel", "code"),
     "counters": ("task", "kernel", "counters"),
     "memory": ("task", "examples"),

@@ -371,6 +371,30 @@ def test_repair_of_inexact_products_and_of_nothing() -> None:
     assert asyncio.run(author.repair(brief(gru_facts(), current=racy))) is None
 
 
+def repair_all(error: float, change: float) -> list[Draft]:
+    """The texts that a linear layer in TF32 gets, where every one of them is too inexact by an error that changes by a factor."""
+    mine, author = task(precision=PrecisionClass.TF32), RecipeAuthor()
+    drafts = [seed(linear_facts(), task=mine)]
+    tried: list[Attempt] = []
+    while drafts[-1] is not None and len(tried) < 9:
+        known = attempt(drafts[-1], status=Status.INACCURATE)
+        correctness = Correctness(max_abs_err=1.0, mean_abs_err=1.0, err_vs_oracle=error, reference_err_vs_oracle=1e-7)
+        assert known.verdict is not None
+        tried.append(known.model_copy(update={"verdict": known.verdict.model_copy(update={"correctness": correctness})}))
+        error *= change
+        drafts.append(asyncio.run(author.repair(brief(linear_facts(), task=mine, current=tried[-1], history=tuple(tried[:-1])))))
+    return drafts[:-1]
+
+
+def test_an_error_that_other_products_leave_as_it_was_gets_exact_products_and_then_another_recipe() -> None:
+    smaller = repair_all(1e-3, 0.1)
+    repeated = repair_all(1e-3, 1.01)
+    assert [one.settings["scheme"] for one in smaller[:4]] == ["tf32", "fp16x3", "tf32x3", "ieee"]
+    assert [one.settings["scheme"] for one in repeated[:3]] == ["tf32", "fp16x3", "ieee"], "tf32x3 is left out"
+    assert "the same error with other products" in repeated[2].rationale
+    assert all(one.recipe != repeated[0].recipe for one in repeated[3:])
+
+
 LINEAR = RegionCase("", "return torch.relu(self.fc(x))", "torch.randn(32, 64)", init="self.fc = nn.Linear(64, 48)").source()
 
 

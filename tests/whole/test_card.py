@@ -1,5 +1,6 @@
 """The evaluator on a real card (`make test-gpu`): measured verdicts, faults that cost one verdict, and work that is not done."""
 
+import asyncio
 import json
 import os
 import subprocess
@@ -10,12 +11,16 @@ import pytest
 
 from bench_tasks import write_task
 from project import ROOT
+from tritonsmith.author.built_in import RecipeAuthor
 from tritonsmith.benchmarks.kernelbench.texts import copy_reference
 from tritonsmith.evaluator.caller.local import LocalEvaluator, open_evaluator
 from tritonsmith.evaluator.channel.doorbell import BASELINES, QUICK_BASELINES
 from tritonsmith.evaluator.oracle.handles import sanitizer
-from tritonsmith.evaluator.schema import Label, Status, Task, TimingKind, Verdict
+from tritonsmith.evaluator.records.contest import Alternative, Contest, ContestInput
+from tritonsmith.evaluator.records.op_node import TensorSpec
+from tritonsmith.evaluator.schema import Candidate, Label, Stage, Status, Task, TimingKind, Verdict
 from tritonsmith.evaluator.tasks.files import load_task
+from tritonsmith.prompts.author import Attempt, Brief, Raced
 
 pytestmark = [pytest.mark.gpu, pytest.mark.timeout(900)]
 
@@ -353,3 +358,68 @@ def test_other_work_while_it_is_captured_gains_nothing(evaluator: LocalEvaluator
     verdict = evaluator.evaluate_now(load_task(path), text)
     assert verdict.status is Status.OK and verdict.timing is not None, verdict.message
     assert verdict.timing.form == "as_called" and any("a call 1 times" in note for note in verdict.timing.notes), verdict.timing.notes
+
+
+RACED = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.norm = nn.GroupNorm(32, 320)
+        self.first = nn.Conv2d(320, 320, 3, padding=1)
+        self.second = nn.Conv2d(320, 320, 3, padding=1)
+        self.last = nn.Linear(320, 1280)
+        self.half()
+
+    def forward(self, x):
+        h = self.second(F.silu(self.first(F.silu(self.norm(x))))) + x
+        return self.last(h.permute(0, 2, 3, 1))
+
+
+def get_inputs():
+    return [torch.randn(8, 320, 32, 32, dtype=torch.float16)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_regions_are_raced_and_the_cut_follows(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+    """Each way of two convolutions and a product has a time of its own; the module of the cut that follows is right and faster."""
+    path = tmp_path / "raced.py"
+    path.write_text(RACED)
+    task, author = load_task(path), RecipeAuthor()
+    asked = Brief(task=task, facts=asyncio.run(evaluator.describe(task)), hardware=evaluator.hardware)
+    draft = asyncio.run(author.seed(asked))
+    before = evaluator.evaluate_now(task, draft.source)
+    assert before.status is Status.OK, before.message
+    candidate = Candidate(id="a", sha="a", stage=Stage.SEED, recipe=draft.recipe, settings=draft.settings)
+    asked = asked.model_copy(update={"current": Attempt(candidate=candidate, source=draft.source, verdict=before)})
+    contests = author.list_contests(asked)
+    report = evaluator.race_regions_now(task, contests, 40.0)
+    told = [[(one.name, one.us, one.reason) for one in found.times] for found in report.contests]
+    assert not report.note and len(report.contests) == len(contests) and report.seconds < 100.0, report
+    assert all(us is not None and us > 0.0 for ways in told for _, us, _ in ways), told
+    raced = Raced(times={contest.key: found for contest, found in zip(contests, report.contests, strict=True)})
+    analysis = asyncio.run(author.analyze(asked.model_copy(update={"raced": raced})))
+    assert analysis.settings, (analysis, told)
+    other = asyncio.run(author.optimize(asked.model_copy(update={"analysis": analysis})))
+    assert other is not None
+    after = evaluator.evaluate_now(task, other.source)
+    assert after.status is Status.OK, after.message
+    assert after.score is not None and before.score is not None and after.score > before.score, (analysis.bottleneck, told)
+
+
+def test_a_way_that_fails_has_a_reason_and_the_others_have_times(evaluator: LocalEvaluator, chain: Task) -> None:
+    good = "import torch\nclass ModelNew(torch.nn.Module):\n    def forward(self, x):\n        return x + 1.0\n"
+    bad = good.replace("return x + 1.0", "raise ValueError('no')")
+    given = ContestInput(spec=TensorSpec(shape=(1 << 20,)))
+    ways = (Alternative(name="own", text=bad), Alternative(name="library", text=good))
+    report = evaluator.race_regions_now(chain, [Contest(inputs=(given,), alternatives=ways)], 20.0)
+    own, library = report.contests[0].times
+    assert own.us is None and "no" in own.reason and library.us is not None and library.us > 0.0

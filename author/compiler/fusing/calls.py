@@ -15,13 +15,13 @@ from tritonsmith.author.compiler.ir.values import BYTES, MatrixProduct, Tensor, 
 from tritonsmith.author.cost import (
     Way,
     choose_way,
-    count_l2_rate,
     time_bytes,
     time_inner_launches,
     time_launches,
     time_library,
     time_operators,
     time_product,
+    time_steps,
 )
 from tritonsmith.author.types import AS_THEY_ARE
 from tritonsmith.evaluator.records.operator_cost import OperatorCost
@@ -50,9 +50,7 @@ def prefers_library(region: RecurrentRegion) -> bool:
 def predict_steps(region: RecurrentRegion) -> float:
     """Seconds of the kernel: every program reads the weights of the state from L2 at every step."""
     layer, card = region.recurrence, region.card
-    bytes_read = len(layer.gates) * layer.hidden**2 * BYTES[layer.dtype]
-    waves = -(-layer.batch // card.processors)
-    return layer.steps * waves * (card.fits.families.step + bytes_read / count_l2_rate(card))
+    return time_steps(card, layer.steps, layer.batch, len(layer.gates) * layer.hidden**2 * BYTES[layer.dtype])
 
 
 def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
@@ -131,8 +129,8 @@ def leaves_all_to_library(
         layers: steps of its recurrent layers, by their nodes.
         card: that it is planned for.
     """
-    calls = [region for region in regions if isinstance(region, CallRegion)]
-    kernels = (region for region in regions if not isinstance(region, CallRegion))
+    calls = [region for region in regions if isinstance(region, CallRegion) and region.library]
+    kernels = (region for region in regions if not isinstance(region, CallRegion) or not region.library)
     own = sum(time_launches(replayed=True) + time_bytes(card, region.bytes) for region in kernels)
     library = time_library(card, [_find_cost(call, products, layers.get(call.call.name, 0)) for call in calls])
     return own < _LEAST_SHARE * (own + library)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.attention import is_cheap, make_region, peel
+from tritonsmith.author.compiler.fusing.disguised import write_products
 from tritonsmith.author.compiler.fusing.hosts import find_hosts
 from tritonsmith.author.compiler.fusing.materialize import WHOLE, SharedValues
 from tritonsmith.author.compiler.fusing.placing import place_parts
@@ -19,6 +20,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     RecurrentRegion,
     RowRegion,
     ScatterRegion,
+    StackRegion,
     WorkRegion,
     order_regions,
 )
@@ -38,20 +40,24 @@ from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.scatter import Scatter
+from tritonsmith.author.compiler.ir.stacks import StackCall
 from tritonsmith.author.compiler.ir.values import (
     Anchor,
     AnchorResult,
     Formula,
     Held,
     Item,
+    Joined,
     LibraryCall,
     MatrixProduct,
     Reduction,
     Scan,
+    Stacked,
     Tensor,
     TensorView,
     base_of,
 )
+from tritonsmith.author.compiler.lowering.views import MOST_PARTS
 from tritonsmith.author.compiler.reading.reader import Forward
 
 _CHEAP = 2.0
@@ -66,6 +72,7 @@ def cut_forward(forward: Forward, card: CardModel, times: int = 1) -> list[WorkR
         card: that it is cut for.
         times: how many times as long as usual the leading axis is.
     """
+    write_products(forward)
     arrange_tiles(forward, card)
     results = forward.stored
     sharing = SharedValues()
@@ -95,6 +102,11 @@ def _is_cheap(value: Tensor, small: int) -> bool:
         return False
     bases = [base_of(one) for one in value.inputs]
     return all(isinstance(one, Held | Formula) and not one.operands for one in bases) and sum(one.size > small for one in bases) < 2
+
+
+def _has_many_parts(value: Tensor) -> bool:
+    """Whether parts are stored at their places: no kernel asks for every element which of so many has it."""
+    return isinstance(value, Joined) and len(value.parts) > MOST_PARTS and not isinstance(value, Stacked)
 
 
 def _is_wider(value: Tensor) -> bool:
@@ -127,13 +139,17 @@ class Cutter(CutState):
         elif isinstance(value, Scatter):
             self._scatter(value)
         else:
+            if _has_many_parts(value):
+                for part in value.operands:
+                    self.store(part)
             self._prepare(value)
             if not self.in_memory(value):
                 self._compute(value)
         self._begun.pop()
 
     def _call(self, value: LibraryCall) -> None:
-        region = CallRegion(card=self._card, call=value, name=value.name)
+        kind = StackRegion if isinstance(value, StackCall) else CallRegion
+        region = kind(card=self._card, call=value, name=value.name)  # type: ignore[arg-type]  # of the kind's own class
         self._store_operands(region, value)
         self._add(region, value)
 
@@ -192,7 +208,7 @@ class Cutter(CutState):
                 self.store(one)
             elif isinstance(one, AnchorResult):
                 self._place(one.anchor)
-            elif id(one) in self._sharing.alone and not (one is value and itself):
+            elif (id(one) in self._sharing.alone or _has_many_parts(one)) and not (one is value and itself):
                 self.store(one)
             else:
                 todo += reversed(one.operands)
@@ -236,11 +252,14 @@ class Cutter(CutState):
         region = ProductRegion(card=self._card, product=product, name=product.name)
         for operand in product.operands:
             base = strip_views(operand)
-            self._prepare(base, itself=False) if _is_cheap(base, self._card.fits.rows.small) else self.store(base)
+            cheap = _is_cheap(base, self._card.fits.rows.small) and operand not in product.squares
+            self._prepare(base, itself=False) if cheap else self.store(base)
         self.regions.append(region)
         self._places[id(product)] = region
         self._note(region, product.source, region.left)
         self._note(region, product.right, region.right)
+        for lengths, at in zip(product.squares, region.lines, strict=False):
+            self._note(region, lengths, at)
 
     def _reduce_tile(self, anchor: Reduction, product: MatrixProduct, below: list[Anchor]) -> bool:
         """Have the region of a product do a reduction on its tile; False where it cannot compute what is reduced."""
@@ -269,6 +288,8 @@ class Cutter(CutState):
                 self._keep(value, region, found[0])
                 self._keep_shared(region)
                 return
+        if isinstance(value, Stacked):
+            self._keep_parts(value)
         for one in below:
             self._store_results(one, value)
         if self.in_memory(value) or self._keep_in_host(value):
@@ -281,6 +302,16 @@ class Cutter(CutState):
         own = PointwiseRegion(card=self._card, size=value.size, name=value.name)
         self.regions.append(own)
         self._keep(value, own, at)
+
+    def _keep_parts(self, value: Stacked) -> None:
+        """Have the regions that find what parts of a stack are made of store these parts."""
+        for part in value.parts:
+            leaves, anchors = list_below(part, self.in_memory)
+            homes = [self._places[id(one)] for one in anchors] + [self.homes[id(one)] for one in leaves if id(one) in self.homes]
+            home = homes[0] if len({id(one) for one in homes}) == 1 and not self.in_memory(part) else None
+            found = self._find_place(part, home) if isinstance(home, RowRegion | ProductRegion) else None
+            if home is not None and found is not None:
+                self._keep(part, home, found[0])
 
     def _store_results(self, anchor: Anchor, reader: Tensor) -> None:
         """Store the results of an anchor that a value reads from another region."""

@@ -26,10 +26,12 @@ from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, variable
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.scatter import Scatter
+from tritonsmith.author.compiler.ir.stacks import StackCall
 from tritonsmith.author.compiler.ir.values import (
     Anchor,
     Formula,
     LibraryCall,
+    Lookup,
     MatrixProduct,
     Reduction,
     Scan,
@@ -43,6 +45,13 @@ _CHAINED = 128
 convolutions took 0.84 to 0.96 of the time; with 576 it is four times as large (KernelBench level 2: 10, 25, 65, 82, 85; H200). They may not
 where a mean of many places follows: errors of rounding to nearest nearly vanish in it, and those of rounding towards zero stay. A strict
 verdict refused such a kernel (level 2, 67)."""
+
+
+def _strip_views(value: Tensor) -> Tensor:
+    """The value of which this one shows elements."""
+    while isinstance(value, TensorView):
+        value = value.source
+    return value
 
 
 @dataclass(eq=False, kw_only=True)
@@ -62,7 +71,25 @@ class WorkRegion:
     @property
     def bytes(self) -> int:
         """What it moves at least."""
-        return sum(one.bytes for one in (*self.reads.values(), *self.stores))
+        looked = self._count_looked_up()
+        read = sum(min(one.bytes, looked.get(key, one.bytes)) for key, one in self.reads.items())
+        return read + sum(one.bytes for one in self.stores)
+
+    def _count_looked_up(self) -> dict[int, int]:
+        """By value that is read at places which other values say, and nowhere else: bytes of the elements that are asked for."""
+        found: dict[int, int] = {}
+        for value in self.evaluated.values():
+            if isinstance(value, Lookup):
+                base = _strip_views(value.table)
+                found[id(base)] = found.get(id(base), 0) + value.bytes
+        if not found:
+            return found
+        others = [*self.evaluated.values(), *self.whole]
+        direct = {
+            id(_strip_views(one)) for user in others if not isinstance(user, TensorView)
+            for one in (user.places if isinstance(user, Lookup) else user.operands)
+        } | {id(_strip_views(one)) for one in self.stores if isinstance(one, TensorView)}  # fmt: skip
+        return {key: size for key, size in found.items() if key not in direct}
 
     @property
     def flops(self) -> float:
@@ -111,6 +138,23 @@ class CallRegion(WorkRegion):
     """A PyTorch call."""
 
     call: LibraryCall
+
+    @property
+    def library(self) -> bool:
+        """Whether PyTorch does the work."""
+        return True
+
+
+@dataclass(eq=False, kw_only=True)
+class StackRegion(CallRegion):
+    """A module that kernels of another family compute; forward calls its class."""
+
+    call: StackCall
+
+    @property
+    def library(self) -> bool:
+        """The kernels are the module's own."""
+        return False
 
 
 @dataclass(eq=False, kw_only=True)
@@ -256,6 +300,13 @@ class ProductRegion(WorkRegion):
         """Where the right operand is read."""
         batch, _, columns, taps, depth = self.product.sizes
         return variable(BATCH, batch), variable(TAP, taps), variable(DOWN, depth), variable(COLUMN, columns)
+
+    @property
+    def lines(self) -> tuple[Coordinates, Coordinates]:
+        """Where numbers about rows and about columns are read, [batch, lines]."""
+        batch, rows, columns, _, _ = self.product.sizes
+        own = variable(BATCH, batch)
+        return (own, variable(LINE, rows)), (own, variable(COLUMN, columns))
 
 
 AnchoredRegion = RowRegion | ProductRegion

@@ -25,6 +25,7 @@ from tritonsmith.author.compiler.ir.values import (
     MatrixProduct,
     Reduction,
     Scan,
+    Stacked,
     Tensor,
     TensorView,
     recall_reads,
@@ -291,7 +292,9 @@ def find_crowded(value: Tensor, stops: Callable[[Tensor], bool]) -> Tensor | Non
             most = max((len(seen[key]) for key in formulas), default=0)
             return next((one for key, one in formulas.items() if one is not value and 2 * len(seen[key]) >= most), None)
         for read in recall_reads(one, place):
-            if (joined := join_guards(guards, read.guards)) is not None:
+            if isinstance(one, Stacked):  # whose parts a kernel stores one by one
+                todo.append((read.value, read.at, guards))
+            elif (joined := join_guards(guards, read.guards)) is not None:
                 todo.append((read.value, read.at, joined))
     return None
 

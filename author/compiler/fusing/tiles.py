@@ -16,20 +16,21 @@ from tritonsmith.author.compiler.fusing.space import BATCH, COLUMN, LINE, Produc
 from tritonsmith.author.compiler.fusing.swaps import Ends, swap_extremes, swap_means
 from tritonsmith.author.compiler.fusing.users import Users, has_reshaped
 from tritonsmith.author.compiler.ir.columns import BLOCK, ColumnOrder, choose_strip, fits_block
-from tritonsmith.author.compiler.ir.indices import Coordinates, count, unravel, variable
+from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, count, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.operators import A, B, C
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
     LEAST,
     MOST,
     ZERO_POINT,
+    Formula,
     MatrixProduct,
     Reduction,
     Tensor,
     TensorView,
     rename,
 )
-from tritonsmith.author.compiler.lowering.pointwise import formula
+from tritonsmith.author.compiler.lowering.pointwise import cast, formula, select_where
 from tritonsmith.author.compiler.lowering.reductions import reduce, take
 from tritonsmith.author.compiler.lowering.views import reshape
 from tritonsmith.author.compiler.reading.reader import Forward
@@ -39,8 +40,10 @@ _ROWS = 128
 """Rows of a product that a tile can have, at most."""
 _ACROSS = (*_KINDS, "argmax", "argmin", "moments", "exponentials")
 """Reductions along channels."""
-_GROUPED = (*_KINDS, "moments", "exponentials")
-"""Reductions along a few neighbouring columns."""
+_GROUPED = {"float32": (*_KINDS, "moments", "exponentials"), "int64": ("max", "min")}
+"""By type: reductions along a few neighbouring columns; the least of keys is what a kernel picks."""
+_BLOCKED = ("max", "min", "argmax", "argmin")
+"""Reductions along all columns of a product."""
 _WORDS = {"max": ("most",), "min": ("least",), "sum": ("sums",)}
 _MOMENTS = ("sums", "squares", "counts")
 """What the numbers of blocks are called."""
@@ -54,6 +57,7 @@ def arrange_tiles(forward: Forward, card: CardModel) -> None:
     for product in users.products:
         if not product.window:
             _group_columns(product, users)
+            _block_columns(product, users, card)
         elif product.order is None and not product.reduced and _has_parts(product, card):
             _Tiles(product, users, card).arrange()
 
@@ -71,11 +75,83 @@ def _group_columns(product: MatrixProduct, users: Users) -> None:
         size = count(shape[lead:])
         fits = 1 < size <= BLOCK and size & (size - 1) == 0 and columns % size == 0 and anchor.source.size == product.size
         fits = fits and anchor.axes == tuple(range(lead, len(shape)))
-        return fits and anchor.source.dtype == "float32" and anchor.kind in _GROUPED
+        return fits and anchor.kind in _GROUPED.get(anchor.source.dtype, ())
 
     for anchor in users.list_elementwise(product, goes_within)[1]:
         anchor.product, anchor.group = product, count(anchor.source.shape[anchor.axes[0] :])
         product.together = max(product.together, anchor.group)
+
+
+def _block_columns(product: MatrixProduct, users: Users, card: CardModel) -> None:
+    """Have extremes along all columns found on the tiles, if nothing else reads the product's result: that is never stored then.
+
+    A tile gives a number for each of its rows, and another kernel joins those of the tiles beside each other.
+    """
+    batch, rows, columns, _, _ = product.sizes
+    own = (variable(BATCH, batch), variable(LINE, rows), variable(COLUMN, columns))
+    in_order = ravel(product.locate(own), product.shape) == ravel(own, (batch, rows, columns))
+    if product.folded > 1 or product.order is not None or product.together > 1 or not in_order or product.shape[-1] != columns:
+        return
+    if not product.differences and product.bytes <= card.cached_bytes:
+        return
+
+    def goes_along(anchor: Reduction) -> bool:
+        last = len(product.shape) - 1
+        return anchor.kind in _BLOCKED and anchor.source.shape == product.shape and anchor.axes == (last,)
+
+    made, along = users.list_elementwise(product, goes_along)
+    known = {id(one) for one in (*made, *along)}
+    below = set[int]().union(*(users.list_above(one) for one in along))
+    if not along or any(id(one) in below or id(one) in users.stored or any(id(user) not in known for user in users.of(one)) for one in made):
+        return
+    padded = -(-columns // BLOCK) * BLOCK
+    product.order = ColumnOrder(1, (columns,), (1,), (padded,), padded)
+    product.together = BLOCK
+    if padded > columns:
+        right = product.right
+        product.right = TensorView(
+            shape=(*right.shape[:-1], padded), dtype=right.dtype, source=right, name=right.name, move=lambda at: at,
+            guard=lambda at: (Guard(at[3], 0, columns),),
+        )  # fmt: skip
+        if product.squares:
+            lengths = product.squares[1]
+            wide = TensorView(
+                shape=(lengths.shape[0], padded), dtype=lengths.dtype, source=lengths, name=lengths.name, move=lambda at: at,
+                guard=lambda at: (Guard(at[1], 0, columns),),
+            )  # fmt: skip
+            product.squares = (product.squares[0], wide)
+    for anchor in along:
+        _join_blocks(anchor, product, users)
+
+
+def _join_blocks(anchor: Reduction, product: MatrixProduct, users: Users) -> None:
+    """Have an extreme along the columns of a product join what its tiles find."""
+    value, kind, columns = anchor.source, anchor.kind.removeprefix("arg"), product.shape[-1]
+    root = None
+    if product.differences and isinstance(value, Formula) and value.expression == Op.SQRT(A):  # which rises
+        root, value = value, value.inputs[0]
+    lead = product.shape[:-1]
+    blocks = -(-columns // BLOCK)
+    views = TensorView(
+        shape=(1, count(lead), blocks, BLOCK), dtype=value.dtype, source=value, name=value.name,
+        move=lambda at: (*unravel(at[1], lead), at[2] * BLOCK + at[3]), guard=lambda at: (Guard(at[2] * BLOCK + at[3], 0, columns),),
+        fill=LEAST if kind == "max" else MOST,
+    )  # fmt: skip
+    part = Reduction(
+        shape=views.shape, dtype=anchor.dtype, source=views, axes=(3,), kind=anchor.kind, name=anchor.name, product=product, tile=BLOCK,
+    )  # fmt: skip
+    title = f"{value.name or 'value'}_{_WORDS[kind][0]}"
+    found = reshape(rename(take(part, 0, value.dtype, keep=False), title), (*lead, blocks))
+    axis = (len(lead),)
+    best = reduce(found, axis, kind, value.dtype, keep=True)
+    for result in users.results_of(anchor):
+        if result.which == 0:
+            joined = best if root is None else formula(Op.SQRT(A), best, like=root.dtype)
+        else:
+            place = reshape(rename(take(part, 1, "int32", keep=False), f"{title}_place"), (*lead, blocks))
+            at_best = formula(Op.OR(Op.EQ(A, B), Op.NE(A, A)), found, best, like=value.dtype, result="bool")  # the first NaN is best
+            joined = cast(reduce(select_where(at_best, place, columns, "int32", found.shape), axis, "min", "int32"), result.dtype)
+        users.replace(result, reshape(joined, result.shape))
 
 
 def _has_parts(product: MatrixProduct, card: CardModel) -> bool:

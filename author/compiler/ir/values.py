@@ -222,6 +222,20 @@ class Joined(Tensor):
 
 
 @dataclass(eq=False, kw_only=True)
+class Stacked(Joined):
+    """A few values of one element each along the axis: what is made of it is made of each by itself, in the kernel that finds them."""
+
+    @classmethod
+    def of(cls, parts: Sequence[Tensor], axis: int) -> Tensor:
+        """Values with one element along an axis, beside each other; a single one as it is."""
+        first = parts[0]
+        if len(parts) == 1:
+            return first
+        shape = (*first.shape[:axis], len(parts), *first.shape[axis + 1 :])
+        return cls(shape=shape, dtype=first.dtype, name=first.name, parts=tuple(parts), axis=axis)
+
+
+@dataclass(eq=False, kw_only=True)
 class Lookup(Tensor):
     """Elements of a table at places that other values say."""
 
@@ -267,6 +281,8 @@ class Reduction(Anchor):
     kernel gives the sum, the squares about the mean, and how many values there are."""
     group: int = 0
     """Neighbouring columns of the product that it goes along, where its results are used for each of them; else 0."""
+    multiplied: bool = False
+    """Whether it sums squared differences that PyTorch finds by a product of matrices."""
 
     @property
     def reduced(self) -> Tensor:
@@ -319,11 +335,18 @@ class MatrixProduct(Anchor):
     """Of the trace."""
     call: Tensor | None = None
     """What PyTorch's call gives, where it does more than the product: with its bias."""
+    differences: bool = False
+    """Whether its sums are of squared differences, and not of products: squared distances of rows and columns."""
+    squares: tuple[Tensor, ...] = ()
+    """The squared lengths of rows [batch, rows] and columns [batch, columns] from which it finds squared distances by products; without
+    them it takes the differences one by one."""
+    near: float = 0.0
+    """Share of both squared lengths below which a squared distance is nearly rounding, and is found from differences."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
         """The values that it is made of."""
-        return (self.source, self.right)
+        return (self.source, self.right, *self.squares)
 
     @property
     def sizes(self) -> tuple[int, int, int, int, int]:

@@ -10,7 +10,7 @@ from tritonsmith.author.compiler.fusing.space import OFFSET, PLACE, ROW, Walk
 from tritonsmith.author.compiler.ir.code import Compare, Expression, Group, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Index, loaded, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
-from tritonsmith.author.compiler.ir.values import Tensor
+from tritonsmith.author.compiler.ir.values import Lookup, Tensor
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Kernel, share_quotients
@@ -25,6 +25,8 @@ _FIRST = "first"
 """The name of the place of a program's first element."""
 _WORTH = 1 / 32
 """A shared operand is worth turns from this share of a row's bytes on."""
+_MOST_HELD, _LEAST_BLOCK = 128, 128
+"""Registers of a thread for rows of several tables that are read ahead of all stores, and elements of a program that reads so many."""
 _MOST_BINS = 1024
 """Places of which each program counts its own elements first."""
 _COUNTED = 4
@@ -38,6 +40,9 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
     block, warps = int(settings["block"]), int(settings["num_warps"])
     while block >= 2 * length and block > 16:
         block //= 2
+    looked_up = len(region.stores) > 1 and any(isinstance(one, Lookup) for one in region.evaluated.values())
+    while looked_up and block > _LEAST_BLOCK and block * len(region.stores) > 32 * warps * _MOST_HELD:
+        block //= 2
     rows, blocks = region.size // length, -(-length // block)
     place = PLACE if row else OFFSET
     index = variable(ROW, rows) * length + variable(place, length)
@@ -47,6 +52,9 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
     arguments.used.add(_FIRST)
     emitter = Emitter(arguments, in_memory, {place: INSIDE if ragged else None}, index.names)
     emitter.rounded = region.rounded
+    if looked_up:  # a load behind a store waits for it, and these wait for a place besides
+        for value in region.stores:
+            emitter.read(value, unravel(index, value.shape))
     for value in region.stores:
         emitter.store(value, index, emitter.read(value, unravel(index, value.shape)), index.names)
     lines = emitter.scopes[0].lines if row or ragged else share_quotients(emitter.scopes[0].lines, OFFSET, _FIRST, block)
@@ -111,7 +119,8 @@ def _count_shared_bytes(region: PointwiseRegion, index: Index, in_memory: Callab
     walk = Walk(in_memory)
     for value in region.stores:
         walk.visit(value, unravel(index, value.shape))
-    return sum(one.bytes for one in walk.leaves.values() if walk.depends[id(one)] == {PLACE})
+    tables = {id(one.table) for one in walk.formulas.values() if isinstance(one, Lookup)}  # of which each row reads others
+    return sum(one.bytes for key, one in walk.leaves.items() if walk.depends[key] == {PLACE} and key not in tables)
 
 
 def write_scatter(region: ScatterRegion, name: str, settings: Settings, in_memory: Callable[[Tensor], bool]) -> list[Kernel]:

@@ -23,7 +23,7 @@ from tritonsmith.author.compiler.ir.values import Reduction, Tensor, TensorView
 from tritonsmith.author.compiler.kernels.anchors import EXTREMES, HELPER, Terms, fill_line, find_kind, find_neutral
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope, locate_store
 from tritonsmith.author.compiler.kernels.kernel import Buffer
-from tritonsmith.author.compiler.kernels.pieces import assign, choose, divide, join_tests, store, times
+from tritonsmith.author.compiler.kernels.pieces import assign, choose, divide, is_name, join_tests, store, times
 from tritonsmith.author.compiler.kernels.product_grid import BLOCK_M, BLOCK_N, OUTER, TileEmitter, TileGrid, unfold_sums, write_places
 
 _NAMES = {"max": "most", "min": "least", "sum": "part"}
@@ -105,6 +105,8 @@ class StoreWriter:
         element = emitter.read(value, at, space.guards)
         target, index = locate_store(value, ravel(at, value.shape))
         own = OUTER - {LINE} if isinstance(space, ColumnSpace) else OUTER
+        if isinstance(space, GroupSpace) and self._is_whole(space.anchor) and COLUMN not in emitter.depends(element) | index.names:
+            own = OUTER - {COLUMN}  # one number for each row of the tile
         mask, address = emitter.mask(own, space.guards), emitter.address(target, index, stored=True)
         if own is OUTER and not {LINE, COLUMN} <= index.names:
             address = expression("tl.broadcast_to({address}, {shape})", address=address, shape=shape)
@@ -141,6 +143,9 @@ class StoreWriter:
         space, place = self._locate(anchor.source)
         kind, size = find_kind(anchor.kind, anchor.source.dtype), anchor.group
         title = self._choose_title(anchor)
+        if self._is_whole(anchor):
+            self._reduce_lines(anchor, Terms(title, number(size), self.emitter.read(anchor.source, place, space.guards), axis=1, keep=True))
+            return
         shape = Tuple((BLOCK_M, divide(BLOCK_N, size), number(size)))
         terms = Terms(title, number(size), _reshape(self.emitter.read(anchor.source, place, space.guards), shape), axis=2, keep=True)
         for line in kind.whole:
@@ -157,6 +162,21 @@ class StoreWriter:
             self.emitter.line(replace(taken, comment=f"# of each {size} columns"), spread)
             self._note_results(anchor, title, LINE, COLUMN)
 
+    def _is_whole(self, anchor: Reduction) -> bool:
+        """Whether a tile has one group of columns and the product no more: its numbers are those of the tile's rows."""
+        return anchor.group == self.grid.tile.columns == self.region.product.sizes[2] and self.region.product.folded == 1
+
+    def _reduce_lines(self, anchor: Reduction, terms: Terms) -> None:
+        """A number for each row of a tile that has all columns."""
+        space, place = self._locate(anchor.source)
+        for line in find_kind(anchor.kind, anchor.source.dtype).whole:
+            if line is HELPER:
+                assert anchor.helper is not None
+                terms = replace(terms, helper=self.emitter.read(anchor.helper, place, space.guards))
+                continue
+            self.emitter.line(fill_line(line, terms))
+            self._note_results(anchor, terms.title, LINE)
+
     def _reduce(self, anchor: Reduction) -> None:
         """One number for each window or block of a tile's rows."""
         assert isinstance(anchor.source, TensorView)
@@ -166,12 +186,44 @@ class StoreWriter:
         if anchor.kind == "moments":
             self._find_moments(anchor, value, inside)
             return
+        if anchor.kind in ("argmax", "argmin"):
+            self._find_places(anchor, value, inside)
+            return
         counted = choose(inside, value, find_neutral(anchor))
         name = self.found[id(anchor), 0] = self.arguments.name(_NAMES[anchor.kind])
         in_strips = anchor.source.windows and order is not None and order.strip > 1
         taken = self._take_in_strips(anchor.kind, counted) if in_strips else self._take(anchor.kind, counted, anchor.tile)
         what = "window" if anchor.source.windows else "block of columns"
         self.emitter.line(replace(assign(name, taken), comment=f"# of each {what}"))
+
+    def _find_places(self, anchor: Reduction, value: Expression, inside: Expression | None) -> None:
+        """The extreme of each block of columns, and its first column."""
+        size, title = anchor.tile, self.arguments.name(_NAMES[anchor.kind[3:]])
+        whole, valid = size == self.grid.tile.columns, None
+        shape = Tuple((BLOCK_M, divide(BLOCK_N, size), number(size)))
+
+        def lay(given: Expression) -> Expression:
+            return given if whole else _reshape(expression("tl.broadcast_to({x}, {tile})", x=given, tile=_TILE), shape)
+
+        if inside is not None:
+            valid = Name("inside")
+            self.emitter.line(assign("inside", lay(inside)))
+        if not whole or not is_name(value):
+            self.emitter.line(assign("compared", lay(value)))
+            value = Name("compared")
+        kind = find_kind(anchor.kind, anchor.source.dtype)
+        place = Name(COLUMN)
+        if not whole:
+            self.emitter.line(assign("column", lay(place)))
+            place = Name("column")
+        terms = Terms(title, number(size), value, place, axis=1 if whole else 2, keep=True, valid=valid)
+        for line in kind.whole:
+            self.emitter.line(replace(fill_line(line, terms), comment="# of each block of columns"))
+        for which, part in enumerate(kind.parts):
+            name = self.found[id(anchor), which] = f"{title}{part}"
+            if not whole:
+                rows = Tuple((BLOCK_M, divide(BLOCK_N, size)))
+                self.emitter.line(assign(name, _reshape(Name(name), rows)))
 
     def _take(self, kind: str, value: Expression, size: int, rows: Expression = BLOCK_M) -> Expression:
         """A number for each few neighbours of a row; all of a tile need no other shape, which would move them between threads."""

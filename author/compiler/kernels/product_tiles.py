@@ -95,6 +95,8 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     depth = region.product.sizes[-1]
     half = region.product.source.dtype not in IN_PARTS
     scheme = "as they are" if half else str(settings["scheme"])
+    if region.product.differences and not region.product.squares:
+        scheme = "ieee"
     kept = find_kept(region) if scheme in SPLIT else ""
     fresh = find_fresh(region).values() if scheme in SPLIT else ()
     ahead = bool(fresh)

@@ -11,10 +11,10 @@ from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index
 from tritonsmith.author.compiler.ir.operators import A, B, C, D, Operand, Tree, chain
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.scatter import Meeting, Scatter
-from tritonsmith.author.compiler.ir.values import FLOATS, Filling, Formula, Position, Tensor, TensorView, rename
+from tritonsmith.author.compiler.ir.values import FLOATS, Filling, Formula, Position, Stacked, Tensor, TensorView, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import as_type, broadcast, cast, constant, formula, select_where, to_constant
-from tritonsmith.author.compiler.lowering.views import MOST_PARTS, expand, pick, reshape, stack, view
+from tritonsmith.author.compiler.lowering.views import MOST_PARTS, count_along, cut, expand, pick, reshape, stack, view
 from tritonsmith.author.types import ATOMIC
 
 _MEETINGS = {"sum": Meeting.SUM, "add": Meeting.SUM, "amax": Meeting.LARGEST, "amin": Meeting.SMALLEST}
@@ -262,6 +262,33 @@ def _put_number(base: Tensor, number: Any, places: Tensor, shape: tuple[int, ...
     return _meet(base, given, places, axis, Meeting.LARGEST if larger else Meeting.SMALLEST, whole)
 
 
+def _put_chosen(base: Tensor, given: Any, places: Stacked, kind: str | None) -> Tensor:
+    """Values at places that a kernel finds itself, row by row: each element asks whether it is one of them.
+
+    kind: `sum` where they are added to what is there.
+    """
+    index = count_along(base.shape, places.axis)
+    whole = all(own == size for axis, (own, size) in enumerate(zip(base.shape, places.shape, strict=True)) if axis != places.axis)
+    if not whole or (isinstance(given, Tensor) and any(own < size for own, size in zip(given.shape, places.shape, strict=True))):
+        raise NotCovered("of some rows")
+    made = base
+    for count, place in enumerate(places.parts):
+        here = formula(Op.EQ(A, B), index, place, like="int64", shape=base.shape, result="bool")
+        value = _take_row(given, places, count) if isinstance(given, Tensor) else given
+        if kind == "sum":
+            value = formula(A + B, made, value, like=widen(base.dtype), result=base.dtype)
+        made = select_where(here, value, made, base.dtype, base.shape)
+    return made
+
+
+def _take_row(given: Tensor, places: Stacked, count: int) -> Tensor:
+    """What goes to one of the places of each row."""
+    for axis, size in enumerate(places.shape):
+        if axis != places.axis:
+            given = cut(given, axis, 0, size)
+    return cut(given, places.axis, count, 1)
+
+
 def _scatter(call: NodeCall) -> Lowered:
     """`scatter_add`, `scatter_reduce`, and `scatter` of one number."""
     name = call.node.target.rpartition(".")[2].rstrip("_")
@@ -270,6 +297,8 @@ def _scatter(call: NodeCall) -> Lowered:
     kind = "sum" if name == "scatter_add" else call.get(4, "reduce", default=None)
     if name == "scatter" and kind is not None:
         raise NotCovered(f"with reduce={kind}")
+    if isinstance(places, Stacked) and places.axis == axis and kind in (None, "sum") and call.get(5, "include_self", default=True):
+        return _put_chosen(base, given, places, kind)
     if not isinstance(given, Tensor):
         return _put_number(base, given, places, places.shape, axis, whole=False)
     if kind is None:

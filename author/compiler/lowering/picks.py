@@ -6,12 +6,15 @@ from typing import Any
 
 from tritonsmith.author.compiler.ir.operators import A, B
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.values import Lookup, Tensor, align, widen
+from tritonsmith.author.compiler.ir.values import Lookup, Stacked, Tensor, align, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.constants import count_up
 from tritonsmith.author.compiler.lowering.pointwise import broadcast, cast, formula, select_where
 from tritonsmith.author.compiler.lowering.reductions import reduce
-from tritonsmith.author.compiler.lowering.views import cut, permute, pick, reshape
+from tritonsmith.author.compiler.lowering.views import count_along, cut, permute, pick, reshape
+
+_HELD = 4096
+"""Elements of a row in which a kernel looks for those at places that it has found."""
 
 
 def _find_part(source: Tensor, keys: list[Any]) -> tuple[Tensor, Tensor | None]:
@@ -196,8 +199,24 @@ def _gather(call: NodeCall) -> Lowered:
     return look_along(source, places, axis, call.shape, whole=name == "index_select")
 
 
-def look_along(source: Tensor, places: Tensor, axis: int, shape: tuple[int, ...], whole: bool = False) -> Lookup:
+def _sum_chosen(source: Tensor, places: Stacked) -> Tensor:
+    """The elements at places that a kernel finds itself, row by row: each is the sum of a row of which nothing else counts."""
+    axis, wide = places.axis, widen(source.dtype)
+    index = count_along(source.shape, axis)
+    parts = []
+    for place in places.parts:
+        here = formula(Op.EQ(A, B), index, place, like="int64", shape=source.shape, result="bool")
+        parts.append(reduce(select_where(here, source, 0, wide, source.shape), (axis,), "sum", source.dtype, keep=True))
+    return Stacked.of(parts, axis)
+
+
+def look_along(source: Tensor, places: Tensor, axis: int, shape: tuple[int, ...], whole: bool = False) -> Tensor:
     """The elements at given places of an axis: the same for all others where `whole`."""
+    alike = isinstance(places, Stacked) and places.axis == axis and all(
+        own == size for at, (own, size) in enumerate(zip(source.shape, places.shape, strict=False)) if at != axis
+    )  # fmt: skip
+    if isinstance(places, Stacked) and alike and not whole and source.shape[axis] <= _HELD and source.dtype != "bool":
+        return _sum_chosen(source, places)
     return Lookup(
         shape=shape, dtype=source.dtype, table=source, places=(places,), limits=(source.shape[axis],),
         where=lambda at: ((at[axis],) if whole else align(at, places.shape),),

@@ -8,6 +8,7 @@ from typing import Any
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.operators import A, Applied, B, C, Constant, D, Operand, Tree, drop_ones, replace_operands
 from tritonsmith.author.compiler.ir.operators import Operator as Op
+from tritonsmith.author.compiler.ir.spreads import spread
 from tritonsmith.author.compiler.ir.torch_calls import Reshape
 from tritonsmith.author.compiler.ir.values import FLOATS, Formula, Held, Item, LibraryCall, Tensor, TensorView, is_rounded, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
@@ -110,7 +111,7 @@ def cast(value: Tensor, dtype: str) -> Tensor:
         tree = A.to(dtype).to(widen(dtype))
     elif widen(dtype) != widen(value.dtype):
         tree = A.to(widen(dtype))
-    return Formula(shape=value.shape, dtype=dtype, expression=tree, inputs=(value,), flops=0.0)
+    return spread(Formula(shape=value.shape, dtype=dtype, expression=tree, inputs=(value,), flops=0.0))
 
 
 def settle(value: Tensor) -> Tensor:
@@ -121,10 +122,10 @@ def settle(value: Tensor) -> Tensor:
     if widen(value.dtype) == value.dtype or isinstance(source, Held | LibraryCall | Item) or is_rounded(source):
         return value
     tree = A.to(value.dtype).to(widen(value.dtype))
-    return Formula(shape=value.shape, dtype=value.dtype, expression=tree, inputs=(value,), flops=0.0)
+    return spread(Formula(shape=value.shape, dtype=value.dtype, expression=tree, inputs=(value,), flops=0.0))
 
 
-def formula_of_settled(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
+def formula_of_settled(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Tensor:
     """As `formula`, of operands as their type holds them: tensors of 16 bits and numbers are rounded first."""
     settled = [_settle_as(one, like) if isinstance(one, Tensor) else round_number(one, like) for one in operands]
     return formula(tree, *settled, like=like, shape=shape, result=result)
@@ -141,8 +142,8 @@ def round_number(number: Any, dtype: str) -> Any:
     return TYPES[dtype].round(number) if isinstance(number, int | float) and widen(dtype) != dtype else number
 
 
-def formula(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
-    """An elementwise value of tensors and numbers, which are brought to type `like` first.
+def formula(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Tensor:
+    """An elementwise value of tensors and numbers, which are brought to type `like` first; of a stack, a stack.
 
     Args:
         tree: what is done: `A * B` multiplies the first operand by the second.
@@ -153,6 +154,11 @@ def formula(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, r
 
     Raises NotCovered where shapes do not broadcast.
     """
+    return spread(make_formula(tree, *operands, like=like, shape=shape, result=result))
+
+
+def make_formula(tree: Tree, *operands: Any, like: str, shape: Shape | None = None, result: str = "") -> Formula:
+    """The same as one value, whatever it is made of."""
     inputs: list[Tensor] = []
     leaves: list[Tree] = []
     for operand in operands:
@@ -233,11 +239,11 @@ def _lower_known(call: NodeCall) -> Lowered:
     except ValueError as error:
         if name != "pow":
             raise NotCovered(str(error)) from None
-        tree = formula(Op.POW(A, B), *call.args[:2], like=call.dtype).expression
+        tree = make_formula(Op.POW(A, B), *call.args[:2], like=call.dtype).expression
     if name in _BOUNDED:
         tree = _round_numbers(tree, call.dtype)
     flops = OPERATIONS[name].flops
-    return Formula(shape=call.shape, dtype=call.dtype, expression=drop_ones(tree), inputs=tuple(inputs), flops=flops)
+    return spread(Formula(shape=call.shape, dtype=call.dtype, expression=drop_ones(tree), inputs=tuple(inputs), flops=flops))
 
 
 def _round_numbers(tree: Tree, dtype: str) -> Tree:
@@ -266,7 +272,7 @@ def _lower_whole(call: NodeCall, name: str, operands: list[Tensor]) -> Lowered:
     return formula(tree, *call.args[:number], like=call.dtype, shape=call.shape)
 
 
-def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Formula:
+def divide_whole(name: str, left: Any, right: Any, call: NodeCall) -> Tensor:
     """A quotient of whole numbers or what it leaves."""
     tree = _QUOTIENTS[name]
     if not isinstance(right, Tensor):
@@ -348,18 +354,18 @@ def _choose(call: NodeCall) -> Lowered:
     return select(call.tensor(0, "condition"), call.get(1, "input", "self"), call.get(2, "other"), call)
 
 
-def select(condition: Tensor, yes: Any, no: Any, call: NodeCall) -> Formula:
+def select(condition: Tensor, yes: Any, no: Any, call: NodeCall) -> Tensor:
     """One value where a condition holds, another one elsewhere."""
     return select_where(condition, yes, no, call.dtype, call.shape)
 
 
-def select_where(condition: Tensor, yes: Any, no: Any, dtype: str, shape: Shape) -> Formula:
+def select_where(condition: Tensor, yes: Any, no: Any, dtype: str, shape: Shape) -> Tensor:
     """The same in a type and a shape."""
     yes, no = (one if isinstance(one, Tensor) else round_number(one, dtype) for one in (yes, no))
-    chosen = formula(Op.WHERE(C, A, B), yes, no, True, like=dtype, shape=shape)
+    chosen = make_formula(Op.WHERE(C, A, B), yes, no, True, like=dtype, shape=shape)
     assert isinstance(chosen.expression, Applied)
     tree = Op.WHERE(Operand(len(chosen.inputs)), *chosen.expression.arguments[1:])
-    return Formula(shape=shape, dtype=dtype, expression=tree, inputs=(*chosen.inputs, cast(condition, "bool")))
+    return spread(Formula(shape=shape, dtype=dtype, expression=tree, inputs=(*chosen.inputs, cast(condition, "bool"))))
 
 
 def _convert(call: NodeCall) -> Lowered:

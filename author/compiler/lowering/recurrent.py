@@ -5,11 +5,15 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tritonsmith.author.compiler.ir.operators import Operand
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
-from tritonsmith.author.compiler.ir.values import Joined, Tensor
+from tritonsmith.author.compiler.ir.stacks import STACKS, StackCall, StackSizes, StackText
+from tritonsmith.author.compiler.ir.torch_calls import TorchCall, Way
+from tritonsmith.author.compiler.ir.values import BYTES, Item, Joined, Tensor
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.products import add_bias, apply_linear, multiply
 from tritonsmith.author.compiler.lowering.views import pick, reshape, swap
+from tritonsmith.author.cost import time_steps
 from tritonsmith.author.types import MATRICES
 
 _BATCHED = 3
@@ -32,6 +36,9 @@ def _run(call: NodeCall) -> Lowered:
     source, given = call.tensor(0, "input"), call.get(1, "hx", default=None)
     layers = _describe(call, source)
     states, cells = _list_states(given, layers)
+    stack = _find_stack(call, layers, source)
+    if stack is not None and _are_both(states, cells, layers):
+        return _call_stack(call, layers, source, stack, states, cells)
     value = reshape(source, (source.shape[0], 1, source.shape[1])) if layers.unbatched else source
     lasts: list[Tensor] = []
     ends: list[Tensor] = []
@@ -45,6 +52,51 @@ def _run(call: NodeCall) -> Lowered:
     sequence = reshape(value, call.shape)
     kept = tuple(_stack(one, layers) for one in ((lasts, ends) if layers.kind == "LSTM" else (lasts,)))
     return (sequence, kept if layers.kind == "LSTM" else kept[0])  # type: ignore[return-value]
+
+
+def _are_both(states: Tensor | None, cells: Tensor | None, layers: Layers) -> bool:
+    """Whether both initial states of an LSTM are given, or none."""
+    return layers.kind != "LSTM" or (states is None) == (cells is None)
+
+
+def _find_stack(call: NodeCall, layers: Layers, source: Tensor) -> StackText | None:
+    """Kernels of another family for the whole module, where they are predicted to be faster than a kernel for each layer."""
+    weight = call.weight(-1, "weight_hh_l0")
+    if layers.unbatched or weight is None or call.node.constructor is None or not source.size:
+        return None
+    types = {spec.dtype for name, spec in call.facts.parameters.items() if name.startswith(f"{call.node.target}.")}
+    if types != {source.dtype} or source.dtype not in MATRICES:
+        return None
+    steps, batch = source.shape[1::-1] if layers.batch_first else source.shape[:2]
+    hidden = weight.shape[1]
+    sizes = StackSizes(
+        layers.kind, layers.activation, layers.directions, layers.number, source.shape[2], hidden, steps, batch, source.dtype, call.parts
+    )  # fmt: skip
+    text = STACKS.write(sizes, call.card)
+    if text is None:
+        return None
+    gates = weight.shape[0] // hidden
+    alone = time_steps(call.card, steps, batch, gates * hidden**2 * BYTES[source.dtype]) * layers.number * layers.directions
+    return text if text.seconds < alone else None
+
+
+def _call_stack(
+    call: NodeCall, layers: Layers, source: Tensor, stack: StackText, states: Tensor | None, cells: Tensor | None
+) -> Lowered:
+    """The results of a module whose kernels another family has."""
+    inputs = [one for one in (source, states, cells) if one is not None]
+    given = [Operand(place) for place in range(len(inputs))]
+    hidden = () if states is None else ((given[1], given[2]),) if layers.kind == "LSTM" else (given[1],)
+    made = StackCall(
+        shape=call.shape, dtype=call.dtype, name=call.node.name, record=TorchCall(Way.MEMBER, call.node.target, (given[0], *hidden)),
+        inputs=tuple(inputs), says=f"nn.{layers.kind}", several=True, stack=stack,
+    )  # fmt: skip
+    places: tuple[tuple[int, ...], ...] = ((0,), (1, 0), (1, 1)) if layers.kind == "LSTM" else ((0,), (1,))
+    items = [
+        Item(shape=spec.shape, dtype=spec.dtype, name=call.node.name, call=made, places=at)
+        for spec, at in zip(call.node.outputs, places, strict=True)
+    ]  # fmt: skip
+    return (items[0], tuple(items[1:]) if layers.kind == "LSTM" else items[1])  # type: ignore[return-value]
 
 
 def _describe(call: NodeCall, source: Tensor) -> Layers:

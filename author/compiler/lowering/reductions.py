@@ -8,13 +8,17 @@ from typing import Any
 from tritonsmith.author.compiler.ir.indices import Shape, count
 from tritonsmith.author.compiler.ir.operators import A, B, C, D
 from tritonsmith.author.compiler.ir.operators import Operator as Op
-from tritonsmith.author.compiler.ir.values import FLOATS, AnchorResult, Reduction, Tensor, rename, widen
+from tritonsmith.author.compiler.ir.values import FLOATS, AnchorResult, Reduction, Stacked, Tensor, rename, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula, round_number, settle
 from tritonsmith.author.compiler.lowering.views import expand, reshape
 
+_JOINS = {"sum": A + B, "prod": A * B, "any": A | B, "all": A & B}
+"""By kind of reduction: what joins two values; extremes go by their type."""
 _OF_NOTHING = {"sum": 0, "prod": 1, "any": False, "all": True}
 """What a reduction gives where there is no element."""
+_MULTIPLIED = 25
+"""Vectors of a set beyond which PyTorch finds distances by a product of matrices, unless it is told otherwise."""
 _MOST_NUMBERS = 4096
 """Sorted numbers that are all compared with each value."""
 
@@ -31,8 +35,23 @@ def reduce(source: Tensor, axes: tuple[int, ...], kind: str, dtype: str = "", ke
         if kind == "sum" and value.dtype in FLOATS:
             value = formula(A + 0.0, value, like=value.dtype)  # a sum begins with zero, so it never is -0.0
         return value if keep else reshape(value, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
+    if isinstance(source, Stacked) and axes == (source.axis,) and not which and (kind in _JOINS or kind in ("max", "min")):
+        value = cast(_join_parts(source, kind), dtype or source.dtype)
+        return value if keep else reshape(value, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))
     found = Reduction(shape=source.shape, dtype=source.dtype, source=source, axes=axes, kind=kind)
     return take(found, which, dtype or source.dtype, keep)
+
+
+def _join_parts(source: Stacked, kind: str) -> Tensor:
+    """One number of a few values beside each other, which a kernel has already."""
+    real, wide = source.dtype in FLOATS, widen(source.dtype)
+    ends = {"max": Op.MAXIMUM if real else Op.FMAX, "min": Op.MINIMUM if real else Op.FMIN}
+    tree = ends[kind](A, B) if kind in ends else _JOINS[kind]
+    first, *others = source.parts
+    found: Tensor = formula(A + 0.0, first, like=wide) if kind == "sum" and real else first  # a sum never is -0.0
+    for part in others:
+        found = formula(tree, found, part, like=wide)
+    return found
 
 
 def take(anchor: Reduction, which: int, dtype: str, keep: bool) -> Tensor:
@@ -146,6 +165,10 @@ def find_moments(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor,
     if along(source.shape, axes) == 1:
         zero = formula(A - A, source, like=wide)  # or NaN
         return cast(source, wide), formula(A * A, zero, like=wide), zero
+    if isinstance(source, Stacked) and axes == (source.axis,):
+        mean = formula(A / B, reduce(source, axes, "sum", wide, keep=True), len(source.parts), like=wide)
+        distance = rename(formula(A - B, source, mean, like=wide), "centered")
+        return mean, reduce(formula(A * A, distance, like=wide), axes, "sum", wide, keep=True), distance
     found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="moments")
     mean, squares = take(found, 0, wide, True), take(found, 1, wide, True)
     distance = rename(formula(A - B, source, mean, like=wide), "centered")
@@ -180,6 +203,10 @@ def find_exponentials(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Te
     if along(source.shape, axes) == 1:
         alone = formula(Op.FAST_EXP(A - A), source, like=wide)
         return cast(source, wide), alone, alone
+    if isinstance(source, Stacked) and axes == (source.axis,):
+        most = reduce(source, axes, "max", wide, keep=True)
+        powers = rename(formula(Op.FAST_EXP(A - B), source, most, like=wide), "exponential")
+        return most, reduce(powers, axes, "sum", wide, keep=True), powers
     found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="exponentials")
     most, total = take(found, 0, wide, True), take(found, 1, wide, True)
     found.helper = rename(formula(Op.FAST_EXP(A - B), source, most, like=wide), "exponential")
@@ -301,7 +328,14 @@ def _distances(call: NodeCall) -> Lowered:
         (left, (left.shape[-2], 1, left.shape[-1])), (right, (1, *right.shape[-2:]))
     ))  # fmt: skip
     apart = formula(A - B, one, other, like=call.dtype)
-    return vector_norm(apart, order, (len(apart.shape) - 1,), False, call.dtype)
+    if order != 2:
+        return vector_norm(apart, order, (len(apart.shape) - 1,), False, call.dtype)
+    total = reduce(formula(A * A, apart, like=call.dtype), (len(apart.shape) - 1,), "sum", call.dtype)
+    mode = call.get(3, "compute_mode", default=None) or "use_mm_for_euclid_dist_if_necessary"
+    if isinstance(total, AnchorResult) and isinstance(total.anchor, Reduction):
+        many = max(left.shape[-2], right.shape[-2]) > _MULTIPLIED
+        total.anchor.multiplied = mode == "use_mm_for_euclid_dist" or mode.endswith("necessary") and many
+    return formula(Op.SQRT(A), total, like=call.dtype)
 
 
 def _find_place(call: NodeCall) -> Lowered:

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
-from tritonsmith.author.compiler.ir.indices import ZERO, Shape
+from tritonsmith.author.compiler.ir.indices import ZERO
 from tritonsmith.author.compiler.ir.operators import A, B, C
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
@@ -13,6 +13,7 @@ from tritonsmith.author.compiler.ir.values import (
     AnchorResult,
     Position,
     Scan,
+    Stacked,
     Tensor,
     TensorView,
     rename,
@@ -20,13 +21,19 @@ from tritonsmith.author.compiler.ir.values import (
 )
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.author.compiler.lowering.pointwise import cast, constant, formula, select_where, settle
-from tritonsmith.author.compiler.lowering.reductions import reduce
-from tritonsmith.author.compiler.lowering.views import cut, flip, reshape
+from tritonsmith.author.compiler.lowering.reductions import find_best, reduce
+from tritonsmith.author.compiler.lowering.views import count_along, cut, flip, reshape
 
 _LONGEST = 1024
 """Elements of a row that one program sorts."""
 _LONGEST_CHOICE = 256
 """The same where only the first ones are asked for: PyTorch does not sort the others."""
+_FEW_CHOSEN, _MOST_CHOSEN = 16, 32
+"""Elements that are found one after the other, each by a reduction of the row: of rows that a program could sort, and of longer ones."""
+_LONGEST_HELD = 4096
+"""Elements of a row in which they are found: a program holds it in registers with a number of 64 bits for each."""
+_LONGEST_APART = 256
+"""The same where the elements of a row are no neighbours: several rows are held together."""
 
 
 def scan(source: Tensor, axis: int, kind: str, dtype: str, reverse: bool = False) -> Tensor:
@@ -114,16 +121,56 @@ class _Ordered:
 
     def pick(self, rank: int) -> Tensor:
         """The key of one rank in each row."""
-        place = _count_along(self.keys.shape, self.axis)
+        place = count_along(self.keys.shape, self.axis)
         chosen = formula(Op.EQ(A, B), place, rank, like="int64", result="bool")
         return reduce(select_where(chosen, self.keys, 0, self.keys.dtype, self.keys.shape), (self.axis,), "sum", self.keys.dtype)
 
 
 def _order(source: Tensor, axis: int, falling: bool, placed: bool = False) -> _Ordered:
     """The rows along an axis in order; equal elements stay in the order in which they stood. Raises NotCovered for rows too long."""
+    if source.shape[axis] > _LONGEST:
+        raise NotCovered(f"of {source.shape[axis]} elements")
+    found = _make_keys(source, axis, falling, placed)
+    keys = scan(found.keys, axis, "sort", found.keys.dtype)
+    if isinstance(keys, AnchorResult):
+        keys.anchor.name = "ordered"
+    return replace(found, keys=keys)
+
+
+def _choose(source: Tensor, axis: int, falling: bool, number: int) -> tuple[Tensor, Tensor]:
+    """The first elements along an axis in order, and their places: the least key of a row again and again, each time without the last.
+
+    Raises NotCovered where that is too much for a program.
+    """
+    length, last = source.shape[axis], axis == len(source.shape) - 1
+    if length <= _LONGEST_CHOICE and number > _FEW_CHOSEN:
+        ordered = _order(source, axis, falling, placed=True)
+        value, place = rename(ordered.restore(ordered.keys), "sorted"), rename(ordered.locate(ordered.keys), "place")
+        return cut(value, axis, 0, number), cut(place, axis, 0, number)
+    if number > _MOST_CHOSEN or length > (_LONGEST_HELD if last else _LONGEST_APART):
+        raise NotCovered(f"of {number} among {length}")
+    found = _make_keys(source, axis, falling, placed=True)
+    left, values, places = found.keys, list[Tensor](), list[Tensor]()
+    for count in range(number):
+        first = reduce(left, (axis,), "min", "int64", keep=True)
+        if isinstance(first, TensorView) and isinstance(first.source, AnchorResult):
+            first.source.anchor.name = "first"
+        values.append(rename(found.restore(first), "top"))
+        places.append(rename(found.locate(first), "place"))
+        if count < number - 1:
+            left = rename(formula(Op.WHERE(Op.EQ(A, B), _NO_KEY, A), left, first, like="int64"), "left")
+    return Stacked.of(values, axis), Stacked.of(places, axis)
+
+
+_NO_KEY = 2**63 - 1
+"""A key behind all others: that of the largest number that is none, at a place that no row has."""
+
+
+def _make_keys(source: Tensor, axis: int, falling: bool, placed: bool) -> _Ordered:
+    """Whole numbers in the order of the elements, each where its element is. Raises NotCovered for types without them."""
     wide = widen(source.dtype)
-    if source.shape[axis] > _LONGEST or wide == "float64" or (wide == "int64" and placed):
-        raise NotCovered(f"of {source.shape[axis]} elements of {source.dtype}")
+    if wide == "float64" or (wide == "int64" and placed):
+        raise NotCovered(f"of {source.dtype}")
     key = source = settle(source) if placed else source
     if wide == "float32":
         tree = Op.TO_KEY(A + 0.0) if placed else Op.TO_KEY(A)  # places tell zeros of two signs apart, as their order would
@@ -133,17 +180,9 @@ def _order(source: Tensor, axis: int, falling: bool, placed: bool = False) -> _O
     if falling:
         key = formula(~A, key, like=key.dtype)
     if placed:
-        place = _count_along(source.shape, axis)
+        place = count_along(source.shape, axis)
         key = formula(Op.GROUP(A << 32) | B, cast(key, "int64"), place, like="int64")
-    rename(key, "key")
-    keys = scan(key, axis, "sort", key.dtype)
-    if isinstance(keys, AnchorResult):
-        keys.anchor.name = "ordered"
-    return _Ordered(source, axis, falling, keys, placed)
-
-
-def _count_along(shape: Shape, axis: int) -> Tensor:
-    return Position(shape=shape, dtype="int64", index=lambda at: at[axis])
+    return _Ordered(source, axis, falling, rename(key, "key"), placed)
 
 
 def _asks_places(call: NodeCall) -> bool:
@@ -167,18 +206,19 @@ def _sort(call: NodeCall) -> Lowered:
     if isinstance(given, bool) or not rank or source.dtype == "bool":
         raise NotCovered(f"on {source.dtype}")
     axis = given % rank
+    if name == "topk" and call.get(1, "k") == 1 and source.dtype in FLOATS:
+        return find_best(source, (axis,), "max" if falling else "min", True)
+    if name == "topk":
+        return _choose(source, axis, falling, call.shape[axis])
     placed = name == "argsort" or (name != "msort" and _asks_places(call))
     if placed and not call.kwargs.get("stable"):
         raise NotCovered("with places, of which equal elements get any")
     found = _order(source, axis, falling, placed)
-    length = call.shape[axis]
-    if name == "topk" and source.shape[axis] > _LONGEST_CHOICE:
-        raise NotCovered("of long rows")
     value = rename(found.restore(found.keys), "sorted")
     place = rename(found.locate(found.keys) if placed else constant(0, "int64", source.shape), "place")
     if name in ("argsort", "msort"):
         return place if name == "argsort" else value
-    return cut(value, axis, 0, length), cut(place, axis, 0, length)
+    return value, place
 
 
 def _rank(call: NodeCall) -> Lowered:

@@ -9,12 +9,14 @@ from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Ind
 from tritonsmith.author.compiler.ir.operators import A, B, C, Constant, D, Operand
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.torch_calls import Cut, Expand, Permute, Reshape, Select, Unfold, ViewStep, call_function
-from tritonsmith.author.compiler.ir.values import ZERO_POINT, Joined, LibraryCall, Tensor, TensorView
+from tritonsmith.author.compiler.ir.values import ZERO_POINT, Held, Item, Joined, LibraryCall, Position, Stacked, Tensor, TensorView
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.author.compiler.lowering.pointwise import cast, formula, round_number, to_constant
 
 MOST_PARTS = 8
 """Tensors that a kernel reads as one; it asks for each element which of them has it."""
+_MOST_PLACED, _MOST_COPIED = 64, 2
+"""Parts of a tensor that kernels store at their places, and those that are copied there besides."""
 Move = Callable[[Coordinates], Coordinates]
 
 
@@ -31,12 +33,17 @@ def reshape(source: Tensor, shape: Shape) -> Tensor:
         return source
     if [size for size in shape if size != 1] == [size for size in source.shape if size != 1]:
         return _pad_axes(source, tuple(shape))
+    if isinstance(source, Stacked) and source.axis == len(source.shape) - 1 and shape and shape[-1] == source.shape[-1]:
+        return Stacked.of([reshape(part, (*shape[:-1], 1)) for part in source.parts], len(shape) - 1)
     return view(source, shape, lambda at: unravel(ravel(at, tuple(shape)), source.shape), Reshape(tuple(shape)))
 
 
 def _pad_axes(source: Tensor, shape: Shape) -> Tensor:
     """The same with other axes of one element."""
     own = [axis for axis, size in enumerate(shape) if size != 1]
+    if isinstance(source, Stacked):
+        axis = own[sum(size != 1 for size in source.shape[: source.axis])]
+        return Stacked.of([reshape(part, (*shape[:axis], 1, *shape[axis + 1 :])) for part in source.parts], axis)
 
     def move(at: Coordinates) -> Coordinates:
         left = iter(own)
@@ -75,15 +82,24 @@ def cut(source: Tensor, axis: int, start: int, length: int, step: int = 1) -> Te
     """Every `step`-th element along an axis."""
     if (start, length, step) == (0, source.shape[axis], 1):
         return source
+    if isinstance(source, Stacked) and source.axis == axis:
+        return Stacked.of(source.parts[start : start + length * step : step], axis)
     shape = (*source.shape[:axis], length, *source.shape[axis + 1 :])
     end = start + (length - 1) * step + 1
     return view(source, shape, lambda at: (*at[:axis], at[axis] * step + start, *at[axis + 1 :]), Cut(axis, start, end, step))
+
+
+def count_along(shape: Shape, axis: int) -> Tensor:
+    """For each element of a shape its place along an axis."""
+    return Position(shape=shape, dtype="int64", index=lambda at: at[axis])
 
 
 def pick(source: Tensor, axis: int, place: int) -> Tensor:
     """One place of an axis, without the axis."""
     place %= source.shape[axis]
     shape = (*source.shape[:axis], *source.shape[axis + 1 :])
+    if isinstance(source, Stacked) and source.axis == axis:
+        return reshape(source.parts[place], shape)
     return view(source, shape, lambda at: (*at[:axis], Index(constant=place), *at[axis:]), Select(axis, place))
 
 
@@ -198,6 +214,21 @@ def _roll(call: NodeCall) -> Lowered:
     )  # fmt: skip
 
 
+def _are_placed(parts: list[Tensor], call: NodeCall) -> bool:
+    """Whether kernels that make the parts are likely to store each at its place: they are computed, and nobody else reads most of them."""
+    bases = [_strip(part) for part in parts]
+    own = call.node.references
+    again = {name for node in call.facts.ops if node.name != call.node.name for name in node.references} & {*own}
+    made = all(not isinstance(base, Held | LibraryCall | Item) for base in bases)
+    return made and len(again) <= _MOST_COPIED and len({*own}) == len(parts) <= _MOST_PLACED
+
+
+def _strip(value: Tensor) -> Tensor:
+    while isinstance(value, TensorView):
+        value = value.source
+    return value
+
+
 def _join(call: NodeCall) -> Lowered:
     given = call.get(0, "tensors")
     if not all(isinstance(one, Tensor) for one in given):
@@ -211,7 +242,7 @@ def _join(call: NodeCall) -> Lowered:
         parts = [reshape(one, (*one.shape[:axis], 1, *one.shape[axis:])) for one in parts]
     axis = call.get(1, "dim", "axis", default=0) % rank
     parts = [one for one in parts if one.size]
-    if len(parts) > MOST_PARTS:
+    if len(parts) > MOST_PARTS and not _are_placed(parts, call):
         raise NotCovered(f"of {len(parts)} tensors")
     return parts[0] if len(parts) == 1 else Joined(shape=call.shape, dtype=call.dtype, parts=tuple(parts), axis=axis)
 

@@ -163,6 +163,7 @@ class _Joiner:
             frames[0], helpers=tuple(dict.fromkeys(name for one in frames for name in one.helpers)),
             libdevice=any(one.libdevice for one in frames), functional=any(one.functional for one in frames),
             keeps=any(one.keeps for one in frames), missed=missed,
+            stacks=tuple(dict.fromkeys(text for one in frames for text in one.stacks)),
             records={name: fields for one in frames for name, fields in one.records.items()},
             names=[tuple(self.pool.rename(0, name) for name in names) for names in frames[0].names],
             wrong=forwards[0].wrong if len(forwards) == 1 else "", made_for=" or ".join(one.made_for for one in forwards),

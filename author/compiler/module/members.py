@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tritonsmith.author.compiler.ir.code import Expression, Number
 from tritonsmith.author.compiler.ir.parser import parse_expression
@@ -28,6 +28,8 @@ class SizeMembers:
     """Tensors of numbers: by the call that makes one its name."""
     tables: tuple[Line, ...]
     """Lines that keep tensors which no state holds."""
+    last: frozenset[str] = frozenset()
+    """Weights of convolutions that lie with their channels last."""
 
 
 def list_constructors(sizes: Sequence[SizeMembers]) -> list[Mapping[str, str]]:
@@ -78,7 +80,14 @@ def _list_group(group: Sequence[SizeMembers]) -> tuple[Line, ...]:
     calls = {path: print_expression(write_call(call)) for path, call in made.items()}
     lines = [part for path, text in calls.items() for part in (*list_parents(path, of_module=True), Member(path, text))]
     names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path in made)]
-    return tuple(complete_members(lines, names, facts))
+    last = frozenset[str]().union(*(one.last for one in group))
+    complete = complete_members(lines, names, facts)
+    return tuple(_keep_last(line) if isinstance(line, Member) and line.path in last else line for line in complete)
+
+
+def _keep_last(weight: Member) -> Member:
+    """The member in memory whose channels are neighbours; weights that are copied into it keep that."""
+    return replace(weight, value=weight.value.replace(", dtype=", ", memory_format=torch.channels_last, dtype=", 1))
 
 
 def _merge(groups: Sequence[tuple[Line, ...]], constructors: Sequence[Mapping[str, str]]) -> Sequence[Line | Block]:

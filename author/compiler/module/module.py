@@ -13,6 +13,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     RecurrentRegion,
     RowRegion,
     ScatterRegion,
+    StackRegion,
     WorkRegion,
 )
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, LINE, TAP
@@ -100,7 +101,7 @@ class ModuleWriter:
         returned = self._write_results()
         names = set().union(*map(names_in, self.kernels))
         self.frame.helpers = tuple(name for name in _HELPERS if name in names)
-        self.frame.libdevice = not names.isdisjoint(_LIBDEVICE)
+        self.frame.libdevice = not names.isdisjoint(_LIBDEVICE) or any("libdevice." in text for text in self.frame.stacks)
         self.frame.functional = any("F" in names_in(statement) for statement in self.statements)
         return ModuleCode(tuple(self.kernels), (ForwardCode(tuple(self.statements), returned),), self.frame)
 
@@ -160,6 +161,9 @@ class ModuleWriter:
         call = region.call
         value = write_call(call.record, [*map(self.express, call.inputs)], self.device)
         name = self.locals.choose(call.name)
+        if isinstance(region, StackRegion) and region.call.stack.text not in self.frame.stacks:
+            self.frame.stacks = (*self.frame.stacks, region.call.stack.text)
+            self.frame.first = self.frame.first or region.call.stack.kernel
         self.variables[id(call)] = name
         self._set(name, _call(value, "contiguous") if id(call) in read and not call.several else value)
 

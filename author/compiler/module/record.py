@@ -26,6 +26,8 @@ class ModuleFrame:
     """Whether kernels that make such parts take numbers besides."""
     records: dict[str, tuple[str, ...]] = field(default_factory=dict)
     """Named tuples that forward returns, with their fields."""
+    stacks: tuple[str, ...] = ()
+    """The texts of other families' kernels that forward calls."""
     first: str = ""
     """A kernel, to be asked whether it is compiled."""
     wrong: str = ""

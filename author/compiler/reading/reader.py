@@ -4,17 +4,20 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
-from tritonsmith.author.compiler.ir.torch_calls import TorchCall
+from tritonsmith.author.compiler.choices import Choice
+from tritonsmith.author.compiler.ir.stacks import StackCall
+from tritonsmith.author.compiler.ir.torch_calls import Global, TorchCall, call_function
 from tritonsmith.author.compiler.ir.values import (
     TRITON_TYPES,
     AnchorResult,
     Formula,
     Held,
+    Item,
     MatrixProduct,
     Tensor,
     TensorView,
@@ -23,6 +26,7 @@ from tritonsmith.author.compiler.lowering.calls import NodeCall, NotCovered, hol
 from tritonsmith.author.compiler.lowering.patches import put
 from tritonsmith.author.compiler.lowering.pointwise import constant
 from tritonsmith.author.compiler.reading.changes import Aliases, is_overwritten
+from tritonsmith.author.compiler.reading.channels import keep_channels_last
 from tritonsmith.author.compiler.reading.complexes import (
     COMPLEX,
     ComplexPair,
@@ -54,6 +58,8 @@ _MISREAD = (TypeError, ValueError, KeyError, IndexError, AttributeError, StopIte
 """What a file raises that did not foresee some argument. PyTorch then does the call, as for any other that is not covered."""
 _AS_NUMPY = {"axis": "dim", "keepdims": "keepdim"}
 """Names that torch takes for arguments besides its own; its calls that quantize have an axis of their own."""
+_STACK_ARGUMENTS = ("input_size", "hidden_size", "num_layers", "nonlinearity", "bias", "batch_first", "dropout", "bidirectional")
+"""Arguments of nn.LSTM and its kin that the class of a stack takes."""
 _DEVICE = "<device>"
 """What stands for a tensor's device among arguments; all tensors of a kernel lie on the same one."""
 
@@ -83,6 +89,8 @@ class Forward:
     """By argument that forward writes to: its value behind it."""
     widths: PlaceWidths = field(default_factory=lambda: PlaceWidths(()))
     """Which of its whole numbers kernels have in 64 bits."""
+    made: dict[str, Any] = field(default_factory=dict)
+    """By node of the trace: what it gives, a value, several, or numbers."""
 
     @property
     def stored(self) -> list[Tensor]:
@@ -99,7 +107,7 @@ def read_forward(
         facts: the trace.
         training: whether the module is in training mode.
         card: that it is planned for.
-        called: nodes that shall be PyTorch calls; None for all products.
+        called: nodes that shall be PyTorch calls, with choices where these are known; None for all products.
         parts: whether products of fp32 values are those of their fp16 parts.
     """
     forward = ForwardReader(facts, training, card, called, parts).read()
@@ -125,7 +133,9 @@ class ForwardReader:
         self.passes = EqualPasses(training)
         self.given: dict[str, str] = {}
         """By node that gives an argument: its name in forward."""
-        self.forward = Forward([], None)
+        self.forward = Forward([], None, made=self.made)
+        self.stacks: dict[str, str] = {}
+        """By class of another family's kernels: its text, under the family's own names."""
 
     def read(self) -> Forward:
         """Read every node."""
@@ -300,15 +310,39 @@ class ForwardReader:
             made = None  # this reader is wrong about the call
         if made is None:
             made = call_library(call, self.forward.members)
+            if isinstance(self.called, Mapping) and self.called.get(node.name) is Choice.CHANNELS_LAST:
+                made = keep_channels_last(made)
+        elif (stack := _find_stack(made)) is not None:
+            self._hold_stack(stack, call)
         first = made[0] if isinstance(made, tuple) else made
         _name(first, call.name)
         self._check(node, first)
         return made
 
+    def _hold_stack(self, call: StackCall, node: NodeCall) -> None:
+        """Have the module hold the class of a stack, under a name that only equal texts share."""
+        own, number = call.stack, 1
+        prefix = node.node.module_type.lower()
+        named = own.rename(prefix)
+        while self.stacks.setdefault(named.title, own.text) != own.text:
+            number += 1
+            named = own.rename(f"{prefix}{number}")
+        call.stack = named
+        given = {key: value for key, value in (node.node.constructor or {}).items() if key in _STACK_ARGUMENTS}
+        if call.dtype != "float32":
+            given["dtype"] = Global(f"torch.{call.dtype}")
+        self.forward.members[node.node.target] = call_function(named.title, **given)
+
     def _check(self, node: OpNode, first: Any) -> None:
         """The value has the shape that the trace shows, or this reader is wrong about the call."""
         if isinstance(first, Tensor) and first.shape != node.outputs[0].shape:
             raise NoPlan((f"{name_node(node)} of these arguments", node))
+
+
+def _find_stack(made: Any) -> StackCall | None:
+    """The call of a stack whose results these are."""
+    first = made[0] if isinstance(made, tuple) and made else None
+    return first.call if isinstance(first, Item) and isinstance(first.call, StackCall) else None
 
 
 def _compute(node: OpNode, args: list[Any]) -> Any:

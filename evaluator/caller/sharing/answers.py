@@ -17,7 +17,7 @@ import os
 import sqlite3
 import struct
 import time
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -33,6 +33,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.reads.record import UNKEPT
+from tritonsmith.evaluator.records.contest import Contest, ContestReport, ContestTimes
 from tritonsmith.evaluator.schema import Task, Verdict
 
 VARIABLE = "TRITONSMITH_ANSWERS"
@@ -40,6 +41,8 @@ VARIABLE = "TRITONSMITH_ANSWERS"
 _TABLE = """create table if not exists answers (
     key text primary key, task text, task_sha text, kernel text, profile text, card text, conditions text, verdict text,
     seconds real, made real, used real)"""
+_REGIONS = "create table if not exists regions (key text primary key, card text, times text, made real, used real)"
+"""What each way to write a region takes, by contest and conditions."""
 _EVALUATOR = Path(__file__).resolve().parents[2]
 _LOOK_SECONDS = 0.05
 """Between two looks whether another process has answered the same question."""
@@ -97,6 +100,26 @@ class AnswerStore:
             return KeptAnswer(Verdict.model_validate_json(row[0]), row[1])
         return None
 
+    def get_times(self, key: str) -> ContestTimes | None:
+        """What the ways of a contest take; None where nobody has raced them."""
+        with contextlib.suppress(sqlite3.Error, OSError, ValidationError):
+            if not self.path.is_file():
+                return None
+            with self._open() as database:
+                row = database.execute("select times from regions where key = ?", (key,)).fetchone()
+                if row is not None:
+                    database.execute("update regions set used = ? where key = ?", (time.time(), key))
+                    return ContestTimes.model_validate_json(row[0])
+        return None
+
+    def put_times(self, key: str, card: str, times: ContestTimes) -> None:
+        """Keep what the ways of a contest take. Where that cannot be written, they are raced again."""
+        row = (key, card, times.model_dump_json(), time.time(), time.time())
+        with contextlib.suppress(sqlite3.Error, OSError):
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            with self._open() as database:
+                database.execute("insert or replace into regions values (?, ?, ?, ?, ?)", row)
+
     def put(self, key: str, about: dict[str, str], verdict: Verdict, seconds: float) -> None:
         """Keep an answer in place of an earlier one. Where that cannot be written, the log says so, and the verdict counts all the same."""
         now = time.time()
@@ -135,8 +158,10 @@ class AnswerStore:
             before = database.execute("select count(*) from answers").fetchone()[0]
             if everything:
                 database.execute("delete from answers")
+                database.execute("delete from regions")
             if unused_days is not None:
-                database.execute("delete from answers where used < ?", (time.time() - unused_days * 86_400,))
+                for table in ("answers", "regions"):
+                    database.execute(f"delete from {table} where used < ?", (time.time() - unused_days * 86_400,))
             if task is not None:
                 database.execute("delete from answers where task = ? or task_sha = ?", (task, task))
             if most_mb is not None:
@@ -178,6 +203,7 @@ class AnswerStore:
         database = sqlite3.connect(self.path, timeout=30)
         try:
             database.execute(_TABLE)
+            database.execute(_REGIONS)
             yield database
             database.commit()
         finally:
@@ -202,7 +228,8 @@ def _drop_oldest(database: sqlite3.Connection, most: float) -> None:
 class KeptEvaluator(ForwardingEvaluator):
     """Has verdicts from a store where it has them; asks another evaluator for the rest, and keeps that.
 
-    Races are measured anew each time: they only choose what gets a verdict.
+    Races of whole kernels are measured anew each time: they only choose what gets a verdict. What the ways to write a region take is kept:
+    equal regions of other modules have it for nothing.
 
     Args:
         inner: the evaluator that measures.
@@ -242,6 +269,22 @@ class KeptEvaluator(ForwardingEvaluator):
             }  # fmt: skip
             await asyncio.to_thread(self._store.put, key, about, verdict, time.monotonic() - started)
             return verdict
+
+    async def race_regions(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """What is kept of the contests; the others are raced, and what comes of it is kept. Raises InfrastructureError."""
+        keys = [hashlib.sha256(f"{contest.key}\0{self._conditions}".encode()).hexdigest() for contest in contests]
+        known = [None if self._fresh else await asyncio.to_thread(self._store.get_times, key) for key in keys]
+        left = [contest for contest, times in zip(contests, known, strict=True) if times is None]
+        if not left:
+            return ContestReport(contests=tuple(times for times in known if times is not None))
+        report = await self.inner.race_regions(task, left, seconds)
+        raced = iter(report.contests or (ContestTimes(),) * len(left))
+        found = [times if times is not None else next(raced) for times in known]
+        for key, times, before in zip(keys, found, known, strict=True):
+            if before is None and times.times:
+                await asyncio.to_thread(self._store.put_times, key, self.hardware.name, times)
+        note = report.note if not any(times.times for times in found) else ""
+        return report.model_copy(update={"contests": tuple(found), "note": note})
 
     def _warn(self, task: Task, why: str) -> None:
         """Say once why the verdicts of a task are not kept."""

@@ -16,6 +16,7 @@ from tritonsmith.evaluator.caller.local import BaselineSet, LocalEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.protocol import Evaluator, RaceReport
+from tritonsmith.evaluator.records.contest import Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 
@@ -24,7 +25,7 @@ Confirm = Literal["beside", "alone"]
 ALL = "all"
 RACE, COUNT, READ = "race", "count", "read code"
 """What a card is taken for where it is asked for something else than a verdict."""
-Answer = TypeVar("Answer", Verdict, RaceReport | None, Counters | None, str)
+Answer = TypeVar("Answer", Verdict, RaceReport | None, ContestReport, Counters | None, str)
 """What a card answers."""
 
 
@@ -42,6 +43,9 @@ class CardEvaluator(Protocol):
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
     ) -> RaceReport | None:
         """One race, blocking; None where the card has none."""
+
+    def race_regions_now(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """What regions take, blocking."""
 
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of a task."""
@@ -141,6 +145,10 @@ class DeviceEvaluator(Evaluator):
         """One race, all of it on one of the cards, which it gets as a verdict does. Raises InfrastructureError."""
         asked = task, incumbent, entrants, facts, keep, seconds
         return await self._ask(task, RACE, lambda card, *ended: card.race_now(*asked, *ended))
+
+    async def race_regions(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """What regions take on one of the cards, which it is taken for. Raises InfrastructureError."""
+        return await self._ask(task, RACE, lambda card, *ended: card.race_regions_now(task, contests, seconds, *ended))
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """The counters of one of the cards, which it is taken for. Raises InfrastructureError."""

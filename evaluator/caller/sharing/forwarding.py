@@ -6,6 +6,7 @@ from collections.abc import Sequence
 
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.protocol import CompilerSeed, Evaluator, RaceReport
+from tritonsmith.evaluator.records.contest import Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import LaunchFacts, Task, TaskFacts, Verdict
 
@@ -34,6 +35,10 @@ class ForwardingEvaluator(Evaluator):
     ) -> RaceReport | None:
         """The other evaluator's race; None where it has none. Raises InfrastructureError."""
         return await self.inner.race(task, incumbent, entrants, facts, keep, seconds)
+
+    async def race_regions(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """What the other evaluator's card takes for regions. Raises InfrastructureError."""
+        return await self.inner.race_regions(task, contests, seconds)
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """What the other evaluator's card counts; None where it cannot be asked. Raises InfrastructureError."""

@@ -24,10 +24,11 @@ from typing import Any
 from tritonsmith.evaluator.caller.local import EVALUATE_SECONDS, BaselineSet
 from tritonsmith.evaluator.caller.sharing.answers import digest_code
 from tritonsmith.evaluator.caller.sharing.devices import Answer, Confirm, DeviceEvaluator
-from tritonsmith.evaluator.caller.sharing.supervisor import RaceQuestion, Supervisor
+from tritonsmith.evaluator.caller.sharing.supervisor import RaceQuestion, RegionsQuestion, Supervisor
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.protocol import RaceReport
+from tritonsmith.evaluator.records.contest import Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import Hardware, LaunchFacts, Task, TaskFacts, Verdict
 
@@ -94,6 +95,14 @@ class RayCard:
         )
         answer = self._ask(lambda actor: actor.race.remote(task.model_dump_json(), asked.model_dump_json()), ended)
         return None if answer["race"] is None else RaceReport.model_validate(answer["race"])
+
+    def race_regions_now(
+        self, task: Task, contests: Sequence[Contest], seconds: float, ended: threading.Event | None = None
+    ) -> ContestReport:
+        """What regions take, as `evaluate_now`."""
+        asked = RegionsQuestion(contests=tuple(contests), seconds=seconds)
+        answer = self._ask(lambda actor: actor.race_regions.remote(task.model_dump_json(), asked.model_dump_json()), ended)
+        return ContestReport.model_validate(answer["regions"])
 
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of a task."""

@@ -18,6 +18,7 @@ from tritonsmith.evaluator.cards.machine import card_memory_in_use, versions
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText, text_sha
 from tritonsmith.evaluator.processes.run_folder import run_folder
+from tritonsmith.evaluator.records.contest import Contest
 from tritonsmith.evaluator.schema import LaunchFacts, Record, Task, Verdict
 
 _SETTLE_SECONDS = 30.0
@@ -34,6 +35,13 @@ class RaceQuestion(Record):
     entrants: tuple[str, ...]
     facts: LaunchFacts
     keep: int
+    seconds: float
+
+
+class RegionsQuestion(Record):
+    """A race of regions as it travels to a supervisor."""
+
+    contests: tuple[Contest, ...]
     seconds: float
 
 
@@ -68,6 +76,15 @@ class Supervisor:
         """A race, None where the evaluator has none, or why there is none."""
         place = self._put(Task.model_validate_json(task))
         return self._answer(place, lambda: self._race(place, RaceQuestion.model_validate_json(question)))
+
+    def race_regions(self, task: str, question: str) -> str:
+        """What regions take on the card, or why nothing is known."""
+        place, asked = self._put(Task.model_validate_json(task)), RegionsQuestion.model_validate_json(question)
+
+        def race() -> dict[str, Any]:
+            return {"regions": self._evaluator.race_regions_now(place, asked.contests, asked.seconds).model_dump(mode="json")}
+
+        return self._answer(place, race)
 
     async def describe(self, task: str) -> str:
         """The facts of a task, or why there are none."""

@@ -9,6 +9,7 @@ from tritonsmith.evaluator.caller.sharing.turns import PATIENCE, FairTurns
 from tritonsmith.evaluator.errors import InfrastructureError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.protocol import Evaluator, RaceReport
+from tritonsmith.evaluator.records.contest import Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import LaunchFacts, Task, TaskFacts, Verdict
 
@@ -72,6 +73,11 @@ class EvaluatorView(ForwardingEvaluator):
         """The race of the texts, in a turn like a verdict's; None where the evaluator has none. Raises InfrastructureError."""
         async with self._shared.turns.turn(self._owner, self._note(task)):
             return await super().race(task, incumbent, entrants, facts, keep, seconds)
+
+    async def race_regions(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
+        """What regions take on the card, in this run's turn. Raises InfrastructureError."""
+        async with self._shared.turns.turn(self._owner, self._note(task)):
+            return await super().race_regions(task, contests, seconds)
 
     async def count(self, task: Task, kernel: KernelText) -> Counters | None:
         """What the card counts, in this run's turn; None where it cannot be asked."""

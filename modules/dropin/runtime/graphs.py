@@ -27,24 +27,22 @@ def call_in_graph(module: nn.Module, engine: Engine, args: Sequence[Any], kwargs
         tensors = kernel.form.read_tensors(args, kwargs)
     except RefusedCall:
         return engine.original(module, *args, **kwargs)
-    weights = [reach(module, path) for path in kernel.state.values()]
-    if not _is_proven(module, engine, tensors, weights):
+    weights = [reach(module, path) if held.get(name) is None else held[name] for path, held, name in engine.guard.places]
+    if not _is_proven(engine, tensors, weights):
         return engine.original(module, *args, **kwargs)
     return kernel.form.build_result(engine.operator.compute(tensors, weights))
 
 
 def _is_proven(
-    module: nn.Module, engine: Engine, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
+    engine: Engine, tensors: Sequence[torch.Tensor], weights: Sequence[torch.Tensor]
 ) -> bool:
     """Whether a call is within what is proven. Reasons are not told here: a compiler cannot follow the text of a symbol."""
     proof = engine.kernel.proof
     device = tensors[0].device if tensors else weights[0].device
     if torch.is_autocast_enabled(device.type):
         return False
-    if proof.by_mode:
-        for part in module.modules():
-            if part.training is not proof.training:
-                return False
+    if proof.by_mode and not engine.guard.is_in_proven_mode():
+        return False
     devices = [tensor.device for tensor in tensors]
     return (
         proof.covers(tensors)

@@ -117,6 +117,19 @@ class Guard:
             return self._tell_mode()
         return ""
 
+    def is_in_proven_mode(self) -> bool:
+        """Whether the module and all its parts are in the mode that the kernel is made for.
+
+        It reads the parts' attributes and not the parts, because torch.compile does not follow an nn.GRU.
+        """
+        training = self.kernel.proof.training
+        if self.owner.training is not training:
+            return False
+        for _, _, _, attributes, *_ in self._parts:
+            if attributes["training"] is not training:
+                return False
+        return True
+
     def _tell_mode(self) -> str:
         made, now = ("training", "evaluation") if self.kernel.proof.training else ("evaluation", "training")
         return f"it is in {now} mode, where {self.kernel.proof.by_mode[0]} acts otherwise than in {made} mode"

@@ -174,3 +174,19 @@ def test_numbers_without_a_type_are_float64() -> None:
             masks = torch.full((2,), torch.finfo(x.dtype).min), torch.tensor(torch.finfo(x.dtype).min)
         assert all(one.isfinite().all() and one.dtype is torch.float64 for one in masks)
     assert torch.get_default_dtype() is torch.float32
+
+
+def test_layers_of_transformers_compute_what_their_python_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """PyTorch's operator for a whole layer takes another GELU on a card, and leaves zeros at padded places."""
+    layer = "self.layer = nn.TransformerEncoderLayer(8, 2, 16, activation='gelu', batch_first=True)"
+    reference = load_reference(task_of(tmp_path, layer, "return self.layer(x)", "torch.randn(2, 3, 8)"))
+    model, inputs = reference.build(0), reference.draw_inputs(0)
+
+    def refuse(*_: object) -> None:
+        raise AssertionError("the operator for a whole layer")
+
+    monkeypatch.setattr(torch, "_transformer_encoder_layer_fwd", refuse)
+    with torch.no_grad(), pytest.raises(AssertionError, match="whole layer"):
+        model(*inputs)
+    assert torch.equal(reference.forward(model, inputs), run_forward(model, inputs, ())[0])
+    assert torch.backends.mha.get_fastpath_enabled(), "as it was ahead of it"

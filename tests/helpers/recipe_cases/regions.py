@@ -57,6 +57,32 @@ MODULES = [
     RegionCase("sum along a middle axis", "return torch.sum(x, dim=1, keepdim=True)", "torch.randn(5, 100, 70)"),
     RegionCase("mean along the first axis", "return x.mean(0)", "torch.randn(100, 70)"),
     RegionCase("maxima and their places", "return torch.max(x, dim=1)", "torch.randn(5, 30, 70)"),
+    RegionCase(
+        "largest of each row",
+        "v, i = torch.topk(x, 4); w, j = torch.topk(x[:, :30], 3, largest=False); return v / v.sum(-1, keepdim=True), i, w.softmax(-1), j",
+        "torch.randn(7, 300)",
+    ),
+    RegionCase(
+        "a router behind a product",
+        "p = self.gate(x).softmax(-1); w, i = torch.topk(p, 3, dim=-1); return w / w.sum(-1, keepdim=True), i, F.one_hot(i, 16)",
+        "torch.randn(50, 64)",
+        init="self.gate = nn.Linear(64, 16, bias=False)",
+    ),
+    RegionCase(
+        "a router with a bias for the choice",
+        "s = self.gate(x).sigmoid(); i = torch.topk(s + self.b, 3)[1]; w = s.gather(1, i); m = torch.zeros_like(s).scatter_(1, i, w); "
+        "return w / (w.sum(-1, keepdim=True) + 1e-20), i, m",
+        "torch.randn(50, 64, dtype=torch.bfloat16)",
+        init="self.gate = nn.Linear(64, 24).bfloat16(); self.b = nn.Parameter(torch.randn(24, dtype=torch.bfloat16))",
+    ),
+    RegionCase(
+        "rows of many tables",
+        "t = torch.stack([torch.relu(self.l(x)), *(m(ids[:, k]) for k, m in enumerate(self.tables))], dim=1); "
+        "return torch.bmm(t, t.transpose(1, 2)), torch.cat([m(ids[:, :3]).sum(1) for m in self.tables], 1)",
+        "torch.randn(6, 17), torch.randint(0, 50, (6, 11))",
+        init="self.l = nn.Linear(17, 16); self.tables = nn.ModuleList(nn.Embedding(50, 16) for _ in range(11))",
+        arguments="x, ids",
+    ),
     RegionCase("products and extremes", "return torch.prod(x, -1), x.amax((0, 2)), x.amin(1)", "torch.randn(5, 3, 70)"),
     RegionCase("variances", "return torch.var(x, 1), x.std(-1, unbiased=False)", "torch.randn(5, 33, 70)"),
     RegionCase("logsumexp", "return F.mish(torch.logsumexp(x, 1, keepdim=True))*x", "torch.randn(5, 33)"),

@@ -6,6 +6,8 @@ import os
 import subprocess
 import sys
 import time
+from collections.abc import Sequence
+from pathlib import Path
 
 import pytest
 
@@ -15,6 +17,7 @@ from tritonsmith.evaluator.caller.sharing.views import SharedEvaluator
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.protocol import RaceReport
 from tritonsmith.evaluator.reads.record import UNKEPT, TaskReads
+from tritonsmith.evaluator.records.contest import Alternative, AlternativeTime, Contest, ContestReport, ContestTimes
 from tritonsmith.evaluator.records.limits import Counters
 from tritonsmith.evaluator.schema import LaunchFacts, Task, TaskFacts, TimingKind
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
@@ -154,3 +157,30 @@ def test_races_and_compiled_code_come_from_the_evaluator_behind(tmp_path):
     for behind in (evaluator, SharedEvaluator(evaluator).view("run")):
         assert asyncio.run(behind.race(TASK, kernel, [kernel], LaunchFacts(), 3, 1.0)).seconds == 3.0
         assert asyncio.run(behind.read_code(TASK, kernel)) == "c1" and asyncio.run(behind.count(TASK, kernel)).source == "ncu"
+
+
+def contest(text: str) -> Contest:
+    return Contest(inputs=(), alternatives=(Alternative(name="own", text=text),))
+
+
+def test_times_of_regions_are_kept_and_only_new_ones_are_raced(tmp_path: Path) -> None:
+    raced: list[str] = []
+
+    def race(contests: Sequence[Contest]) -> ContestReport:
+        raced.extend(one.alternatives[0].text for one in contests)
+        times = (AlternativeTime(name="own", us=5.0),)
+        return ContestReport(contests=tuple(ContestTimes(times=times if one.alternatives[0].text != "lost" else ()) for one in contests))
+
+    inner = ScriptedEvaluator(verdicts={}, region_racer=race)
+    store = AnswerStore(tmp_path / "answers.sqlite")
+    asked = [contest("a"), contest("lost"), contest("b")]
+    first = asyncio.run(KeptEvaluator(inner, store, {}).race_regions(TASK, asked[:2], 1.0))
+    second = asyncio.run(KeptEvaluator(inner, store, {}).race_regions(TASK, asked, 1.0))
+    assert raced == ["a", "lost", "lost", "b"] and len(first.contests) == 2
+    assert [bool(one.times) for one in second.contests] == [True, False, True] and second.contests[0].find("own").us == 5.0
+    asyncio.run(KeptEvaluator(inner, store, {"sandbox": "off"}).race_regions(TASK, asked[:1], 1.0))
+    asyncio.run(KeptEvaluator(inner, store, {}, fresh=True).race_regions(TASK, asked[:1], 1.0))
+    assert raced[4:] == ["a", "a"]
+    store.evict(everything=True)
+    asyncio.run(KeptEvaluator(inner, store, {}).race_regions(TASK, asked[:1], 1.0))
+    assert raced[6:] == ["a"]

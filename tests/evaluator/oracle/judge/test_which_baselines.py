@@ -187,6 +187,8 @@ def test_a_baselines_result_is_held_against_the_rule_of_candidates(tmp_path: Any
     try:
         check = ResultCheck(session, cast(Any, Answers(session, {4: 1.001})))
         assert check.find_wrong(2) == "" and "expected" in check.find_wrong(4) and check.find_wrong(6) == ""
+        alike = ResultCheck(session, cast(Any, Answers(session, {0: 1.001, 4: 1.001})))
+        assert alike.find_wrong(4) == "", "eager execution is as far from the reference"
     finally:
         session.close()
 

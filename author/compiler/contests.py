@@ -1,0 +1,203 @@
+"""The parts of a plan that may be written in several ways, each way as a module of its own that a card can time."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+
+from tritonsmith.author.compiler.choices import Choice, write_cut
+from tritonsmith.author.compiler.costs import predict_region, time_regions
+from tritonsmith.author.compiler.cutting_out import count_places, cut_out, list_owners, turn_images
+from tritonsmith.author.compiler.fusing.regions import (
+    AttentionRegion,
+    CallRegion,
+    ProductRegion,
+    RecurrentRegion,
+    ScatterRegion,
+    WorkRegion,
+)
+from tritonsmith.author.compiler.plan import RegionPlan, plan_part
+from tritonsmith.author.compiler.reading.channels import can_keep_channels_last
+from tritonsmith.author.compiler.reading.reader import read_forward
+from tritonsmith.author.compiler.recipes import PLAIN_RECIPE
+from tritonsmith.author.plan import NoPlan
+from tritonsmith.author.types import widen
+from tritonsmith.evaluator.records.contest import Alternative, Contest, ContestInput
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, TaskFacts, Verdict
+
+_LEAST_SHARE = 0.01
+"""Share of the kernels' time from which on a part is worth a race, with all that are equal to it."""
+_MOST_CONTESTS = 32
+"""Contests of a race: one takes about a second, most of it compilation."""
+
+
+@dataclass(frozen=True)
+class Part:
+    """A region, or a call and the region behind it, that may be written in several ways."""
+
+    number: int
+    """Of its region, from 1, in forward's order."""
+    what: str
+    """Its operations, in words."""
+    nodes: tuple[str, ...]
+    """Nodes of the trace that one choice is made for."""
+    now: Choice
+    ms: float
+    """What it takes, as measured in the whole module or else as predicted."""
+    contest: Contest
+    chained: Contest | None = None
+    """The convolution alone between images whose channels are neighbours already."""
+
+
+def list_parts(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None = None) -> list[Part]:
+    """The parts of a plan that are worth a race, the costliest first; equal ones have equal contests.
+
+    Args:
+        plan: of an inference forward.
+        hardware: the card.
+        verdict: about the module of this plan, with device times of its kernels.
+    """
+    if plan.training or plan.forward.updates or plan.forward.written:
+        return []
+    times = [one.measured_ms for one in time_regions(plan, verdict)] if verdict is not None else [None] * len(plan.regions)
+    predicted = [predict_region(region, plan, plan.precision) * 1e3 for region in plan.regions]
+    spent = [measured if measured is not None else guess for measured, guess in zip(times, predicted, strict=True)]
+    writer = _Contests(plan, hardware)
+    found = [part for place, ms in enumerate(spent) if (part := writer.write(place, ms)) is not None]
+    together: dict[str, float] = {}
+    for part in found:
+        together[part.contest.key] = together.get(part.contest.key, 0.0) + part.ms
+    least = _LEAST_SHARE * sum(spent)
+    worth = [key for key in sorted(together, key=lambda key: -together[key]) if together[key] >= least][:_MOST_CONTESTS]
+    return sorted((part for part in found if part.contest.key in worth), key=lambda part: worth.index(part.contest.key))
+
+
+class _Contests:
+    """Writes contests, equal ones once."""
+
+    def __init__(self, plan: RegionPlan, hardware: Hardware) -> None:
+        self._plan, self._hardware = plan, hardware
+        self._owners = list_owners(plan.facts, plan.forward)
+        self._homes = {id(value): region for region in plan.regions for value in region.stores}
+        self._known: dict[str, tuple[Contest | None, Contest | None]] = {}
+
+    def write(self, place: int, ms: float) -> Part | None:
+        """The part of a region; None where it has one way only, or where it cannot be cut out."""
+        region = self._plan.regions[place]
+        nodes = self._list_nodes(region)
+        if not nodes:
+            return None
+        together = [region, *self._find_behind(region)]
+        inside = {id(value) for one in together for value in one.stores}
+        read = {key for one in together for key in one.reads} - inside
+        try:
+            results = {self._owners[id(value)] for value in together[-1].stores}
+            facts, names = cut_out(self._plan.facts, self._plan.forward, self._owners, read, results)
+            own = tuple(names[node] for node in nodes)
+        except (NoPlan, KeyError):
+            return None
+        key = f"{own} {facts.model_dump_json()}"
+        if key not in self._known:
+            contest = write_contest(facts, own, self._plan.precision, self._hardware, self._plan)
+            last = contest is not None and any(one.name == Choice.CHANNELS_LAST.value for one in contest.alternatives)
+            self._known[key] = contest, write_chained(facts, own, self._plan, self._hardware) if last else None
+        contest, chained = self._known[key]
+        now = self._plan.called.get(nodes[0], Choice.OWN)
+        if contest is None or now.value not in [one.name for one in contest.alternatives]:
+            return None
+        what = ", ".join(dict.fromkeys(self._tell(node) for node in nodes))
+        return Part(place + 1, what, nodes, now, ms, contest, chained)
+
+    def _list_nodes(self, region: WorkRegion) -> tuple[str, ...]:
+        """The nodes that a choice is made for; none for elementwise work, and for calls that have no kernel."""
+        if isinstance(region, CallRegion):
+            node = region.call.name if region.call.name in self._plan.called else ""
+            return (node,) if node in self._plan.forward.made else ()
+        if isinstance(region, ProductRegion):
+            return (region.product.node,) if region.product.node in self._plan.forward.made else ()
+        if isinstance(region, RecurrentRegion):
+            return (region.recurrence.node,)
+        whole = (region.attention,) if isinstance(region, AttentionRegion) else region.whole
+        whole = (region.scatter,) if isinstance(region, ScatterRegion) else whole
+        return tuple(dict.fromkeys(self._owners[id(one)] for one in whole if id(one) in self._owners))
+
+    def _find_behind(self, region: WorkRegion) -> list[WorkRegion]:
+        """The region that goes on with what a call gives, where there is one."""
+        if not isinstance(region, CallRegion):
+            return []
+        readers = [one for one in self._plan.regions if any(id(value) in one.reads for value in region.stores)]
+        return readers if len(readers) == 1 and not isinstance(readers[0], CallRegion | ProductRegion | AttentionRegion) else []
+
+    def _tell(self, node: str) -> str:
+        found = next(one for one in self._plan.facts.ops if one.name == node)
+        return f"nn.{found.module_type} {node}" if found.op == "call_module" else node
+
+
+def write_contest(
+    facts: TaskFacts, nodes: Sequence[str], precision: PrecisionClass, hardware: Hardware, like: RegionPlan
+) -> Contest | None:
+    """The contest of a part; None where there are not two ways to write it.
+
+    Args:
+        facts: of the part.
+        nodes: those that a choice is made for.
+        precision: of the task.
+        hardware: the card.
+        like: the plan that it is a part of.
+    """
+    alternatives: dict[str, Alternative] = {}
+    for choice, cut in _list_cuts(facts, nodes, precision, like):
+        try:
+            plan = plan_part(facts, like, cut)
+            settings = PLAIN_RECIPE.defaults(plan, hardware, precision)
+            if settings is None or choice is Choice.OWN and not plan.kernels:
+                continue
+            text = PLAIN_RECIPE.render(plan, settings | {"replayed": False})
+        except NoPlan:
+            continue
+        alternatives.setdefault(text, Alternative(name=choice.value, text=text))
+    if len(alternatives) < 2:  # noqa: PLR2004 - one way is no contest
+        return None
+    places = count_places(facts)
+    names = [node.name for node in facts.ops if node.op == "placeholder"]
+    inputs = tuple(
+        ContestInput(spec=spec, below=places.get(name, 2)) for name, spec in zip(names, facts.inputs, strict=True) if spec is not None
+    )
+    return Contest(inputs=inputs, alternatives=tuple(alternatives.values()), tf32=precision is PrecisionClass.TF32)
+
+
+def write_chained(facts: TaskFacts, nodes: Sequence[str], like: RegionPlan, hardware: Hardware) -> Contest | None:
+    """The contest of a convolution alone that is given images with channels last, and gives such; None where it cannot be written.
+
+    A convolution among others needs no change of order: what is elementwise ahead of it and behind it has its order.
+    """
+    turned = turn_images(facts)
+    try:
+        plan = plan_part(turned, like, write_cut({nodes[0]: Choice.CHANNELS_LAST}))
+        settings = PLAIN_RECIPE.defaults(plan, hardware, like.precision)
+        if settings is None:
+            return None
+        text = PLAIN_RECIPE.render(plan, settings | {"replayed": False})
+    except NoPlan:
+        return None
+    inputs = tuple(ContestInput(spec=spec) for spec in turned.inputs if spec is not None)
+    alternative = Alternative(name=Choice.CHANNELS_LAST.value, text=text)
+    return Contest(inputs=inputs, alternatives=(alternative,), tf32=like.precision is PrecisionClass.TF32)
+
+
+def _list_cuts(
+    facts: TaskFacts, nodes: Sequence[str], precision: PrecisionClass, like: RegionPlan
+) -> Iterator[tuple[Choice, str]]:
+    """The choices that a part may have, each with its setting."""
+    for choice in (Choice.OWN, Choice.LIBRARY):
+        yield choice, write_cut(dict.fromkeys(nodes, choice))
+    if len(nodes) > 1:
+        return
+    called = dict.fromkeys(nodes, Choice.LIBRARY)
+    try:
+        made = read_forward(facts, False, like.card, called).made.get(nodes[0])
+    except NoPlan:
+        return
+    fast = precision is PrecisionClass.TF32 or made is not None and widen(getattr(made, "dtype", "float32")) != getattr(made, "dtype", "")
+    if can_keep_channels_last(made) and fast:
+        yield Choice.CHANNELS_LAST, write_cut({nodes[0]: Choice.CHANNELS_LAST})

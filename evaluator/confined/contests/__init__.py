@@ -1,0 +1,1 @@
+"""Ways to write a region, timed beside each other on the card."""
