@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from tritonsmith.author.book import Match, match_recipe
 from tritonsmith.author.compiler.choices import CALLS, SETTING, Choice, read_cut, write_cut
@@ -65,14 +65,15 @@ def propose_cut(brief: Brief, match: Match, found: Measured, evidence: Mapping[s
     if brief.raced is None or plan is None:
         return None
     parts = _list_parts(brief, match)
-    total = None if plan is match.plan else sum(part.ms for part in parts)
     tried = {str(attempt.candidate.settings.get(SETTING, "")) for attempt in (*brief.history, *([brief.current] if brief.current else []))}
-    cuts = [_choose_each(parts, brief.raced.times), _choose_chain(plan, parts, brief.raced.times)]
+    race = _Race(plan, parts, brief.raced.times)
+    cuts = [race.choose_each(), race.choose_chain()]
     for cut in sorted((cut for cut in cuts if cut is not None), key=lambda cut: -cut.gain_us):
         setting = write_cut({**read_cut(plan.cut), **cut.choices})
         if setting in tried or cut.gain_us <= 0 or not _can_write(plan, setting, brief):
             continue
-        left = max(found.median_ms - cut.gain_us * 1e-3, found.floor_ms) if total is None else _sum_plan(plan, parts, cut, brief)
+        own = plan is match.plan
+        left = max(found.median_ms - cut.gain_us * 1e-3, found.floor_ms) if own else _sum_plan(race, cut, brief)
         return _write_analysis(brief, found, setting, cut, found.median_ms / left, evidence)
     return None
 
@@ -124,58 +125,79 @@ class _Change:
         return f"region {self.part.number} ({self.part.what}): {before}, {after}"
 
 
-def _find_now(part: Part, times: Mapping[str, ContestTimes]) -> float:
-    """Microseconds of the way that a part is written now: as raced, or else as measured in the whole module."""
-    found = times.get(part.contest.key, ContestTimes()).find(part.now.value)
-    return found.us if found is not None and found.us is not None else part.ms * 1e3
+@dataclass(frozen=True)
+class _Race:
+    """The parts of a plan with what each way takes; microseconds."""
 
+    plan: RegionPlan
+    parts: Sequence[Part]
+    times: Mapping[str, ContestTimes]
 
-def _find_faster(part: Part, times: Mapping[str, ContestTimes]) -> _Change | None:
-    """The fastest other way of a part, where it is clearly faster."""
-    answer = times.get(part.contest.key, ContestTimes())
-    known = {one.name: one.us for one in answer.times if one.us is not None}
-    if not known:
-        return None
-    before, best = _find_now(part, times), min(known, key=lambda name: known[name])
-    if best == part.now.value or known[best] > min(_CLEAR * before, before - _LEAST_US):
-        return None
-    return _Change(part, Choice(best), before, known[best])
+    @property
+    def now_us(self) -> float:
+        """All parts as they are."""
+        chained = sum(part.now is Choice.CHANNELS_LAST for part in self.parts) > 1
+        return sum(self.find_now(part) for part in self.parts) + (self._turn_us() if chained else 0.0)
 
+    def find_now(self, part: Part) -> float:
+        """A part as it is: as raced, or else as measured in the whole module."""
+        chained = self._find_chained(part) if part.now is Choice.CHANNELS_LAST else None
+        found = self.times.get(part.contest.key, ContestTimes()).find(part.now.value)
+        raced = found.us if found is not None else None
+        return chained if chained is not None else raced if raced is not None else part.ms * 1e3
 
-def _choose_each(parts: Sequence[Part], times: Mapping[str, ContestTimes]) -> Cut | None:
-    """The fastest way of each part by itself."""
-    return _join([change for part in parts if (change := _find_faster(part, times)) is not None])
+    def _find_chained(self, part: Part) -> float | None:
+        """A convolution among others with channels last; None where that was not raced."""
+        answer = self.times.get(part.chained.key, ContestTimes()) if part.chained else ContestTimes()
+        found = answer.find(Choice.CHANNELS_LAST.value)
+        return found.us if found is not None else None
 
+    def _turn_us(self) -> float:
+        """Images that forward is given and gives, in another order."""
+        ends = [one for one in (*self.plan.forward.inputs, *self.plan.forward.stored) if len(one.shape) == _IMAGE_AXES]
+        return sum(time_bytes(self.plan.card, 2.0 * one.bytes / _TURNING) for one in ends) * 1e6
 
-def _choose_chain(plan: RegionPlan, parts: Sequence[Part], times: Mapping[str, ContestTimes]) -> Cut | None:
-    """All convolutions with channels last, so that images change their order at the ends of the forward only.
+    def _change(self, part: Part) -> _Change | None:
+        """The fastest other way of a part by itself, where it is clearly faster."""
+        answer = self.times.get(part.contest.key, ContestTimes())
+        known = {one.name: one.us for one in answer.times if one.us is not None}
+        if not known:
+            return None
+        before, best = self.find_now(part), min(known, key=lambda name: known[name])
+        if best == part.now.value or known[best] > min(_CLEAR * before, before - _LEAST_US):
+            return None
+        return _Change(part, Choice(best), before, known[best])
 
-    What else is faster another way is written so.
-    """
-    changes: list[_Change] = []
-    for part in parts:
-        answer = times.get(part.chained.key, ContestTimes()) if part.chained else ContestTimes()
-        chained = answer.find(Choice.CHANNELS_LAST.value)
-        if chained is not None and chained.us is not None:
-            changes.append(_Change(part, Choice.CHANNELS_LAST, _find_now(part, times), chained.us, among=True))
-        elif (change := _find_faster(part, times)) is not None:
-            changes.append(change)
-    if sum(change.among for change in changes) < 2:  # noqa: PLR2004 - one alone is no chain
-        return None
-    ends = [value for value in (*plan.forward.inputs, *plan.forward.stored) if len(value.shape) == _IMAGE_AXES]
-    turning = sum(time_bytes(plan.card, 2.0 * value.bytes / _TURNING) for value in ends) * 1e6
-    cut = _join(changes)
-    return None if cut is None else replace(cut, gain_us=cut.gain_us - turning)
+    def choose_each(self) -> Cut | None:
+        """The fastest way of each part by itself."""
+        return self._join([change for part in self.parts if (change := self._change(part)) is not None])
 
+    def choose_chain(self) -> Cut | None:
+        """All convolutions with channels last, so that images change their order at the ends of the forward only.
 
-def _join(changes: Sequence[_Change]) -> Cut | None:
-    if not changes:
-        return None
-    ordered = sorted(changes, key=lambda change: -change.gain_us)
-    more = len(ordered) - _MOST_TOLD
-    words = "; ".join(change.words for change in ordered[:_MOST_TOLD]) + (f"; and {more} more" if more > 0 else "")
-    choices = {node: change.choice for change in ordered for node in change.part.nodes}
-    return Cut(choices, sum(change.gain_us for change in ordered), words)
+        What else is faster another way is written so.
+        """
+        changes: list[_Change] = []
+        convolutions = 0
+        for part in self.parts:
+            chained = self._find_chained(part)
+            convolutions += chained is not None
+            if chained is None:
+                changes += [change] if (change := self._change(part)) is not None else []
+            elif part.now is not Choice.CHANNELS_LAST:
+                changes.append(_Change(part, Choice.CHANNELS_LAST, self.find_now(part), chained, among=True))
+        return self._join(changes) if convolutions > 1 else None
+
+    def _join(self, changes: Sequence[_Change]) -> Cut | None:
+        if not changes:
+            return None
+        ordered = sorted(changes, key=lambda change: -change.gain_us)
+        more = len(ordered) - _MOST_TOLD
+        words = "; ".join(change.words for change in ordered[:_MOST_TOLD]) + (f"; and {more} more" if more > 0 else "")
+        choices = {node: change.choice for change in ordered for node in change.part.nodes}
+        last = [choices.get(part.nodes[0], part.now) is Choice.CHANNELS_LAST for part in self.parts]
+        after = sum(self.find_now(part) for part in self.parts) - sum(change.gain_us for change in ordered)
+        return Cut(choices, self.now_us - after - (self._turn_us() if sum(last) > 1 else 0.0), words)
 
 
 def _can_write(plan: RegionPlan, setting: str, brief: Brief) -> bool:
@@ -187,12 +209,10 @@ def _can_write(plan: RegionPlan, setting: str, brief: Brief) -> bool:
         return False
 
 
-def _sum_plan(plan: RegionPlan, parts: Sequence[Part], cut: Cut, brief: Brief) -> float:
+def _sum_plan(race: _Race, cut: Cut, brief: Brief) -> float:
     """Milliseconds of a plan that no kernel in hand is of: its regions by the race, as far as they were in it."""
-    assert brief.raced is not None
-    raced = sum(_find_now(part, brief.raced.times) for part in parts) - cut.gain_us
-    others = predict_work(plan, brief.task.precision) * 1e3 - sum(part.ms for part in parts)
-    return max(others + raced * 1e-3, 1e-6)
+    others = predict_work(race.plan, brief.task.precision) * 1e3 - sum(part.ms for part in race.parts)
+    return max(others + (race.now_us - cut.gain_us) * 1e-3, 1e-6)
 
 
 def _write_analysis(

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, replace
 
 from tritonsmith.author.compiler.choices import Choice, write_cut
 from tritonsmith.author.compiler.costs import predict_region, time_regions
@@ -17,7 +17,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     WorkRegion,
 )
 from tritonsmith.author.compiler.plan import RegionPlan, plan_part
-from tritonsmith.author.compiler.reading.channels import can_keep_channels_last
+from tritonsmith.author.compiler.reading.channels import can_keep_channels_last, find_image
 from tritonsmith.author.compiler.reading.reader import read_forward
 from tritonsmith.author.compiler.recipes import PLAIN_RECIPE
 from tritonsmith.author.plan import NoPlan
@@ -63,13 +63,22 @@ def list_parts(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None = N
     predicted = [predict_region(region, plan, plan.precision) * 1e3 for region in plan.regions]
     spent = [measured if measured is not None else guess for measured, guess in zip(times, predicted, strict=True)]
     writer = _Contests(plan, hardware)
-    found = [part for place, ms in enumerate(spent) if (part := writer.write(place, ms)) is not None]
+    found = _join_parts(part for place, ms in enumerate(spent) if (part := writer.write(place, ms)) is not None)
     together: dict[str, float] = {}
     for part in found:
         together[part.contest.key] = together.get(part.contest.key, 0.0) + part.ms
     least = _LEAST_SHARE * sum(spent)
     worth = [key for key in sorted(together, key=lambda key: -together[key]) if together[key] >= least][:_MOST_CONTESTS]
     return sorted((part for part in found if part.contest.key in worth), key=lambda part: worth.index(part.contest.key))
+
+
+def _join_parts(parts: Iterable[Part]) -> list[Part]:
+    """The parts, those of the same nodes as one: what a node does may take several regions."""
+    found: dict[tuple[str, ...], Part] = {}
+    for part in parts:
+        known = found.get(part.nodes)
+        found[part.nodes] = part if known is None else replace(known, ms=known.ms + part.ms)
+    return list(found.values())
 
 
 class _Contests:
@@ -89,7 +98,8 @@ class _Contests:
             return None
         together = [region, *self._find_behind(region)]
         inside = {id(value) for one in together for value in one.stores}
-        read = {key for one in together for key in one.reads} - inside
+        values = {key: value for one in together for key, value in one.reads.items() if key not in inside}
+        read = {*values, *(id(image) for value in values.values() if (image := find_image(value)) is not None)}
         try:
             results = {self._owners[id(value)] for value in together[-1].stores}
             facts, names = cut_out(self._plan.facts, self._plan.forward, self._owners, read, results)

@@ -17,7 +17,7 @@ from tritonsmith.author.compiler.fusing.regions import (
 )
 from tritonsmith.author.compiler.kernels.held import is_held
 from tritonsmith.author.compiler.plan import RegionPlan
-from tritonsmith.author.cost import Way, bound_product, time_bytes, time_launches, time_operators, time_product
+from tritonsmith.author.cost import Way, bound_product, choose_way, time_bytes, time_launches, time_operators, time_product
 from tritonsmith.author.recipe import Settings
 from tritonsmith.evaluator.schema import PrecisionClass, Verdict
 from tritonsmith.prompts.regions import RegionRow
@@ -51,8 +51,10 @@ def predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionCla
     card = region.card
     moving = count_reads(region) * time_bytes(card, region.bytes)
     if isinstance(region, CallRegion):
-        flops = plan.call_flops.get(region.call.name, 0.0)
-        return max(moving, time_product(card, flops, Way.THREADS, card.fits.calls.any_call))
+        flops, way = plan.call_flops.get(region.call.name, 0.0), choose_way(region.call.dtype, precision)
+        if way is Way.PARTS:
+            return max(moving, time_product(card, flops, Way.THREADS, card.fits.calls.any_call))
+        return max(moving, time_product(card, flops, way, card.fits.calls.window))
     return max(moving, _bound_products(region))
 
 

@@ -12,7 +12,15 @@ from pydantic import Field
 from tritonsmith.author.builder import table_lines, write_builder
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.choices import CALLS, SETTING, Choice, read_cut
-from tritonsmith.author.compiler.fusing.calls import leaves_all_to_library, list_layers, list_products, prefers_call, prefers_library
+from tritonsmith.author.compiler.fusing.calls import (
+    leaves_all_to_library,
+    list_layers,
+    list_products,
+    predict_call,
+    predict_kernel,
+    prefers_call,
+    prefers_library,
+)
 from tritonsmith.author.compiler.fusing.cut import cut_forward
 from tritonsmith.author.compiler.fusing.regions import (
     AttentionRegion,
@@ -40,6 +48,7 @@ from tritonsmith.author.constructor import ANY, made_for
 from tritonsmith.author.members import Line
 from tritonsmith.author.plan import KernelPlan, NoPlan, NoSize, forward_arguments, name_starred
 from tritonsmith.author.recipe import Settings
+from tritonsmith.author.types import widen
 from tritonsmith.author.writes import may_show
 from tritonsmith.evaluator.records.operator_cost import TraceWay
 from tritonsmith.evaluator.schema import OpNode, PrecisionClass, Task, TaskFacts
@@ -310,24 +319,35 @@ def cut_task(
     called = needed | {node: choice for node, choice in chosen.items() if choice in CALLS}
     products: dict[str, MatrixProduct] = {}
     layers: dict[str, int] = {}
+    kernels = calls = 0.0  # seconds of either way for the products that become calls
     while True:
         forward = read_forward(facts, training, card, called, parts)
         _forget_places(forward)
         regions = tuple(cut_forward(forward, card))
         products = list_products(regions) | products
         layers = list_layers(regions) | layers
-        slow = {one.product.node for one in regions if isinstance(one, ProductRegion) and one.product.node and prefers_call(one, precision)}
+        behind = [one for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)]
+        behind = [one for one in behind if one.product.node and one.product.node not in chosen]
+        kernels += sum(predict_kernel(one, precision) for one in behind)
+        calls += sum(predict_call(one, precision) for one in behind)
+        slow = {one.product.node for one in behind}
         slow |= {one.recurrence.node for one in regions if isinstance(one, RecurrentRegion) and prefers_library(one)}
         slow -= called.keys() | chosen.keys()
         if not slow:
             break
-        called |= dict.fromkeys(sorted(slow), Choice.LIBRARY)
-    if not chosen and len(called) > len(needed) and leaves_all_to_library(regions, products, layers, card):
+        called |= {node: _choose_call(products, node) for node in sorted(slow)}
+    if not chosen and len(called) > len(needed) and leaves_all_to_library(regions, products, layers, card, kernels / (calls or 1.0)):
         # a slow kernel is more than none
         forward = read_forward(facts, training, card, needed, parts)
         _forget_places(forward)
         return forward, tuple(cut_forward(forward, card)), needed
     return forward, regions, called
+
+
+def _choose_call(products: Mapping[str, MatrixProduct], node: str) -> Choice:
+    """How PyTorch is called for a product: several convolutions of 16 bits go on with channels last, as tensor cores read them."""
+    images = [name for name, one in products.items() if one.window and len(one.shape) == _IMAGE_AXES and widen(one.dtype) != one.dtype]
+    return Choice.CHANNELS_LAST if node in images and len(images) > 1 else Choice.LIBRARY
 
 
 def _forget_places(forward: Forward) -> None:

@@ -35,6 +35,10 @@ _LAUNCHES_OF_STEP = 2
 """Kernels that a library starts for a step of a recurrent layer."""
 _LEAST_SHARE = 0.06
 """Share of the device's time that kernels shall have; at 0.05 an evaluator says that a library does the work."""
+_HARDLY_ANY = 0.02
+"""Share below which a measurement will not find more either: the bytes of kernels are the least that they take."""
+_MUCH_SLOWER = 1.5
+"""So many times the time of a module with calls is too much for one of kernels alone."""
 
 
 def prefers_call(region: ProductRegion, precision: PrecisionClass) -> bool:
@@ -119,21 +123,22 @@ def _count_channels(product: MatrixProduct) -> int:
 
 
 def leaves_all_to_library(
-    regions: Collection[WorkRegion], products: Mapping[str, MatrixProduct], layers: Mapping[str, int], card: CardModel
+    regions: Collection[WorkRegion], products: Mapping[str, MatrixProduct], layers: Mapping[str, int], card: CardModel, slower: float
 ) -> bool:
-    """Whether products and recurrent layers that are PyTorch calls leave next to nothing to kernels.
+    """Whether products and recurrent layers that are PyTorch calls leave next to nothing to kernels, and kernels for them are not absurd.
 
     Args:
         regions: of the forward.
         products: those of the forward, by their nodes.
         layers: steps of its recurrent layers, by their nodes.
         card: that it is planned for.
+        slower: how many times as long kernels are predicted to take for all that these calls do.
     """
     calls = [region for region in regions if isinstance(region, CallRegion) and region.library]
     kernels = (region for region in regions if not isinstance(region, CallRegion) or not region.library)
     own = sum(time_launches(replayed=True) + time_bytes(card, region.bytes) for region in kernels)
     library = time_library(card, [_find_cost(call, products, layers.get(call.call.name, 0)) for call in calls])
-    return own < _LEAST_SHARE * (own + library)
+    return own < (_LEAST_SHARE if slower < _MUCH_SLOWER else _HARDLY_ANY) * (own + library)
 
 
 def _find_cost(region: CallRegion, products: Mapping[str, MatrixProduct], steps: int) -> OperatorCost:

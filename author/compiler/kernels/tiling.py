@@ -17,6 +17,8 @@ _NEAR = 8
 """Elements between neighbouring rows up to which such threads still read whole lines of memory together."""
 _LEAST_THREADS = 128
 _FEW_ROWS = 8
+_IDLE, _LONG = 8, 1024
+"""Fewer programs than one for so many processors are too few for rows of so many places, however well they read."""
 _MANY_ROWS = 1024
 _TOGETHER = 4
 """Rows of a program that read a shared operand together; so many rows still give a large card enough programs."""
@@ -108,6 +110,8 @@ def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -
         return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, min(8, rows // 64)))
     if region.rows > 1 and (near and near < step or step == 0):  # neighbouring rows are neighbours in memory
         rows = min(64, round_up(region.rows))
+        if _IDLE * region.rows < rows * region.card.processors and space.length >= _LONG:
+            rows = max(1, round_up(region.rows // region.card.processors))
         block = min(length, max(1, tile // rows))
         if block == 1:
             return Tiling(RowLayout.COLUMNS, rows, 1, True, max(1, rows // 64))

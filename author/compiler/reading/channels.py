@@ -7,7 +7,7 @@ from typing import Any
 
 from tritonsmith.author.compiler.ir.operators import A, Operand
 from tritonsmith.author.compiler.ir.torch_calls import TorchCall, Way
-from tritonsmith.author.compiler.ir.values import LibraryCall, Tensor, base_of
+from tritonsmith.author.compiler.ir.values import Formula, LibraryCall, Tensor, TensorView, base_of
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.views import permute
 
@@ -38,6 +38,13 @@ def keep_channels_last(made: Any) -> Any:
     shape = tuple(made.shape[axis] for axis in _LAST)
     call = replace(made, shape=shape, record=record, inputs=(image, *made.inputs[1:]), says=f"{made.says} with channels last")
     return _name(permute(call, _BACK), made.name)
+
+
+def find_image(value: Tensor) -> Tensor | None:
+    """The image that a value has with its channels last; None for any other value."""
+    if not isinstance(value, Formula) or value.expression != A or not isinstance(value.inputs[0], TensorView):
+        return None
+    return value.inputs[0].source
 
 
 def _on_last(record: TorchCall) -> TorchCall:
