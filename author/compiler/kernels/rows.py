@@ -9,7 +9,7 @@ from tritonsmith.author.compiler.fusing.space import PLACE, ROW, Walk, anchor_co
 from tritonsmith.author.compiler.ir.code import Expression, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Index
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
-from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Anchor, Reduction, Scan, Tensor
+from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Anchor, Joined, Lookup, Reduction, Scan, Tensor, TensorView
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.anchors import (
     HELPER,
@@ -39,6 +39,10 @@ _SHAPES = {
 """By layout: the shape of what is accumulated."""
 _TITLES = {"moments": "mean", "exponentials": "most", "lastmax": "argmax"}
 """By kind: what its first result is called, where that is not the kind's name."""
+_CHAINED = 2
+"""Passes with reductions from which on all that a row needs is read ahead."""
+_READ_AHEAD_WARPS, _MOST_READ_AHEAD = 16, 64
+"""Warps of a program whose threads have registers for that, and values that a thread reads so."""
 _UNROLLED = 32
 """Places of a row that a loop without a counter goes through."""
 
@@ -154,7 +158,9 @@ class RowWriter:
 
     def write(self, name: str) -> Kernel:
         """The kernel."""
-        for place, (anchors, stores) in enumerate(passes := order_passes(self.region, self.tiling.looped)):
+        passes = order_passes(self.region, self.tiling.looped)
+        self._read_ahead(passes)
+        for place, (anchors, stores) in enumerate(passes):
             give_hints(self.emitter, self.region, self.tiling, place == len(passes) - 1, len(passes) > 1)
             self.write_pass(anchors, stores)
         for value, at, index in list_row_stores(self.region):
@@ -168,6 +174,28 @@ class RowWriter:
             constants=self.list_constants(), body=[*self.head(), *self.emitter.scopes[0].lines], grid=grid,
             stores=list(self.region.stores), warps=self.tiling.warps,
         )  # fmt: skip
+
+    def _read_ahead(self, passes: list[tuple[list[Anchor], list[Tensor]]]) -> None:
+        """Read what a row needs ahead of the first of several reductions, behind each of which a program would wait for memory again."""
+        if self.tiling.looped or sum(any(isinstance(one, Reduction) for one in anchors) for anchors, _ in passes) < _CHAINED:
+            return
+        walk = Walk(self.in_memory)
+        for anchors, stores in passes:
+            for anchor in anchors:
+                walk.visit(anchor.source, anchor_coordinates(anchor)[0])
+            for value in stores:
+                found = self.space.find(value.shape)
+                assert found is not None, "the cut lets no other value in"
+                walk.visit(value, found[0])
+        if any(isinstance(one, Joined | Lookup) or isinstance(one, TensorView) and one.guard for one in walk.formulas.values()):
+            return  # of which some elements are read only where a condition holds
+        elements = [(walk.leaves[key], at) for key, at in walk.elements if key in walk.leaves]
+        each = self.tiling.rows * self.tiling.block // (32 * self.tiling.warps)
+        if self.tiling.warps > _READ_AHEAD_WARPS or each * len(elements) > _MOST_READ_AHEAD:
+            return
+        for value, at in elements:
+            if {name for index in at for name in index.names} <= {ROW, PLACE} and PLACE in walk.depends[id(value)]:
+                self.emitter.read(value, at)
 
     def list_constants(self) -> list[tuple[str, int]]:
         """The sizes of a program."""

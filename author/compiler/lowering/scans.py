@@ -30,6 +30,8 @@ _LONGEST_CHOICE = 256
 """The same where only the first ones are asked for: PyTorch does not sort the others."""
 _FEW_CHOSEN, _MOST_CHOSEN = 16, 32
 """Elements that are found one after the other, each by a reduction of the row: of rows that a program could sort, and of longer ones."""
+_MOST_ASKED = 2**15
+"""Elements that are asked for them, one by one or again and again (assumed): PyTorch finds many of a long row by their digits."""
 _LONGEST_HELD = 4096
 """Elements of a row in which they are found: a program holds it in registers with a number of 64 bits for each."""
 _LONGEST_APART = 256
@@ -147,7 +149,7 @@ def _choose(source: Tensor, axis: int, falling: bool, number: int) -> tuple[Tens
         ordered = _order(source, axis, falling, placed=True)
         value, place = rename(ordered.restore(ordered.keys), "sorted"), rename(ordered.locate(ordered.keys), "place")
         return cut(value, axis, 0, number), cut(place, axis, 0, number)
-    if number > _MOST_CHOSEN or length > (_LONGEST_HELD if last else _LONGEST_APART):
+    if number > _MOST_CHOSEN or number * length > _MOST_ASKED or length > (_LONGEST_HELD if last else _LONGEST_APART):
         raise NotCovered(f"of {number} among {length}")
     found = _make_keys(source, axis, falling, placed=True)
     left, values, places = found.keys, list[Tensor](), list[Tensor]()

@@ -83,6 +83,14 @@ MODULES = [
         init="self.l = nn.Linear(17, 16); self.tables = nn.ModuleList(nn.Embedding(50, 16) for _ in range(11))",
         arguments="x, ids",
     ),
+    RegionCase(
+        "residual, norm and quantisation of rows",
+        "r = x + y; h = F.rms_norm(r.float(), (300,)) * self.w.float(); s = h.abs().amax(-1, keepdim=True).clamp(min=1e-8) / 127.0; "
+        "return torch.round(h / s).clamp(-128, 127).to(torch.int8), s, r, (h * self.w).softmax(-1)",
+        "torch.randn(9, 300, dtype=torch.bfloat16), torch.randn(9, 300, dtype=torch.bfloat16)",
+        init="self.w = nn.Parameter(torch.rand(300, dtype=torch.bfloat16))",
+        arguments="x, y",
+    ),
     RegionCase("products and extremes", "return torch.prod(x, -1), x.amax((0, 2)), x.amin(1)", "torch.randn(5, 3, 70)"),
     RegionCase("variances", "return torch.var(x, 1), x.std(-1, unbiased=False)", "torch.randn(5, 33, 70)"),
     RegionCase("logsumexp", "return F.mish(torch.logsumexp(x, 1, keepdim=True))*x", "torch.randn(5, 33)"),
