@@ -281,7 +281,7 @@ class ProductWriter:
         emitter = TileEmitter(self.arguments, self._in_memory, self.grid.list_bounds(), OUTER)
         emitter.line(*start_sums("ieee", expression("(BLOCK_M, BLOCK_N)"), False))
         emitter.open(INNER)
-        shapes = {"left": ("BLOCK_M", 1), "right": (1, "BLOCK_N")}
+        shapes: dict[str, tuple[str | int, str | int]] = {"left": ("BLOCK_M", 1), "right": (1, "BLOCK_N")}
         sources = {"left": self.region.product.source, "right": self.region.product.right}
         for side, shape in shapes.items():
             value = self._read(emitter, side, sources[side], shape, False)
