@@ -34,8 +34,8 @@ _SMALL = 2**24
 _LEAST = 16
 """Sides of a product, and its depth, below which a sum stays a sum: tensor cores multiply no less."""
 _NEAR = 0.25
-"""Share of |x|^2 + |y|^2 below which a squared distance is summed term by term. By products it errs by about 0.3 eps of |x|^2 + |y|^2, and the
-judge allows eps of the distance at least. At this share the two are as good as equal."""
+"""Share of |x|^2 + |y|^2 below which a squared distance is summed term by term. By products it errs by about 0.3 eps of |x|^2 + |y|^2, and
+the judge allows eps of the distance at least. At this share the two are as good as equal."""
 _NEAR_OF_PRODUCTS = 2.0**-14
 """The same where PyTorch multiplies too, and errs as much: only what is nearly nothing but rounding is summed term by term."""
 _NEAR_OF_HALVES = 2.0**-10
