@@ -91,7 +91,8 @@ def time_regions(plan: RegionPlan, verdict: Verdict | None = None, settings: Set
         what = region.call.says if isinstance(region, CallRegion) else names[0]
         moving, multiplying = time_bytes(region.card, region.bytes), _bound_products(region)
         floor, limit = max(moving, multiplying) * 1e3, "bytes" if moving >= multiplying else "products"
-        found.append(RegionTime(what, floor, total, isinstance(region, CallRegion) and region.library, count_reads(region, settings), limit))
+        library = isinstance(region, CallRegion) and region.library
+        found.append(RegionTime(what, floor, total, library, count_reads(region, settings), limit))
     return found
 
 

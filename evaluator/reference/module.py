@@ -81,8 +81,8 @@ def _list_inside(path: str, value: Any) -> Iterator[tuple[str, torch.Tensor]]:
 def take_plain_layers() -> Iterator[None]:
     """While open, transformer layers of torch.nn compute what their Python says, in evaluation as in training.
 
-    In evaluation PyTorch has an operator for a whole layer. On CUDA that one takes the tanh form of GELU where the layer says GELU, in every
-    type: 390 times an fp32 layer's own error. It leaves zeros at padded places as well.
+    In evaluation PyTorch has an operator for a whole layer. On CUDA that one takes the tanh form of GELU where the layer says GELU, in
+    every type: 390 times an fp32 layer's own error. It leaves zeros at padded places as well.
     """
     fused = torch.backends.mha.get_fastpath_enabled()
     torch.backends.mha.set_fastpath_enabled(False)

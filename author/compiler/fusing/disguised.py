@@ -1,4 +1,4 @@
-"""Sums over broadcast operands that are products of matrices in disguise: squared distances of all pairs, and sums of all pairs' products."""
+"""Sums over broadcast operands that are products of matrices in disguise: squared distances of all pairs, sums of pairs' products."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ _SMALL = 2**24
 _LEAST = 16
 """Sides of a product, and its depth, below which a sum stays a sum: tensor cores multiply no less."""
 _NEAR = 0.25
-"""Share of |x|^2 + |y|^2 below which a squared distance is summed term by term. The product form errs by about 0.3 eps of |x|^2 + |y|^2, and
+"""Share of |x|^2 + |y|^2 below which a squared distance is summed term by term. By products it errs by about 0.3 eps of |x|^2 + |y|^2, and
 the judge allows eps of the distance at least. At this share the two are as good as equal."""
 _NEAR_OF_PRODUCTS = 2.0**-14
 """The same where PyTorch multiplies too, and errs as much: only what is nearly nothing but rounding is summed term by term."""

@@ -102,7 +102,8 @@ def _block_columns(product: MatrixProduct, users: Users, card: CardModel) -> Non
     made, along = users.list_elementwise(product, goes_along)
     known = {id(one) for one in (*made, *along)}
     below = set[int]().union(*(users.list_above(one) for one in along))
-    if not along or any(id(one) in below or id(one) in users.stored or any(id(user) not in known for user in users.of(one)) for one in made):
+    inner = [one for one in made if id(one) not in below and id(one) not in users.stored]
+    if not along or len(inner) < len(made) or any(id(user) not in known for one in inner for user in users.of(one)):
         return
     padded = -(-columns // BLOCK) * BLOCK
     product.order = ColumnOrder(1, (columns,), (1,), (padded,), padded)

@@ -70,9 +70,10 @@ class StackText:
 
 
 def _prefix(name: str, prefix: str) -> str:
-    """A name behind a prefix, in the same case."""
-    if name.lower().startswith(prefix.lower()):
-        return name
+    """A name behind a prefix, in the same case; a number of the prefix goes behind the kind in names that have it."""
+    kind = prefix.rstrip("0123456789")
+    if name.lower().startswith(kind):
+        return f"{name[: len(kind)]}{prefix[len(kind) :]}{name[len(kind) :]}"
     return f"{prefix.upper()}_{name}" if name.isupper() else f"{prefix.upper()}{name}" if name[0].isupper() else f"{prefix}_{name}"
 
 

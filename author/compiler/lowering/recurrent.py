@@ -13,7 +13,7 @@ from tritonsmith.author.compiler.ir.values import BYTES, Item, Joined, Tensor
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.products import add_bias, apply_linear, multiply
 from tritonsmith.author.compiler.lowering.views import pick, reshape, swap
-from tritonsmith.author.cost import time_steps
+from tritonsmith.author.cost import time_launches, time_steps
 from tritonsmith.author.types import MATRICES
 
 _BATCHED = 3
@@ -76,7 +76,8 @@ def _find_stack(call: NodeCall, layers: Layers, source: Tensor) -> StackText | N
     if text is None:
         return None
     gates = weight.shape[0] // hidden
-    alone = time_steps(call.card, steps, batch, gates * hidden**2 * BYTES[source.dtype]) * layers.number * layers.directions
+    each = time_steps(call.card, steps, batch, gates * hidden**2 * BYTES[source.dtype]) + time_launches(2)
+    alone = each * layers.number * layers.directions
     return text if text.seconds < alone else None
 
 

@@ -77,11 +77,14 @@ def _make_text(plan: RecurrentPlan, recipe: Recipe, settings: Settings) -> Stack
         if isinstance(node, ast.Expr | ast.Import | ast.ImportFrom):
             continue
         if isinstance(node, ast.ClassDef) and node.name == "ModelNew":
-            methods = [_cut_out(lines, one) for one in node.body if isinstance(one, ast.FunctionDef) and one.name not in ("__init__", "forward")]
+            functions = [one for one in node.body if isinstance(one, ast.FunctionDef)]
+            methods = [_cut_out(lines, one) for one in functions if one.name not in ("__init__", "forward")]
             continue
         kept.append(_cut_out(lines, node))
-        targets = node.targets if isinstance(node, ast.Assign) else []
-        names += [node.name] if isinstance(node, ast.FunctionDef | ast.ClassDef) else [one.id for one in targets if isinstance(one, ast.Name)]
+        if isinstance(node, ast.FunctionDef | ast.ClassDef):
+            names.append(node.name)
+        elif isinstance(node, ast.Assign):
+            names += [one.id for one in node.targets if isinstance(one, ast.Name)]
     title = f"{plan.kind}Stack"
     kept.append("\n\n".join([_write_class(plan, title), *methods]))
     kernel = next(name for name in reversed(names) if name.startswith(f"{plan.name}_"))
