@@ -123,8 +123,9 @@ def _count_channels(product: MatrixProduct) -> int:
 
 
 def leaves_all_to_library(
-    regions: Collection[WorkRegion], products: Mapping[str, MatrixProduct], layers: Mapping[str, int], card: CardModel, slower: float
-) -> bool:
+    regions: Collection[WorkRegion], products: Mapping[str, MatrixProduct], layers: Mapping[str, int], card: CardModel,
+    slower: float = 1.0,
+) -> bool:  # fmt: skip
     """Whether products and recurrent layers that are PyTorch calls leave next to nothing to kernels, and kernels for them are not absurd.
 
     Args:
