@@ -20,6 +20,7 @@ from tritonsmith.author.compiler.ir.indices import Coordinates, count, unravel, 
 from tritonsmith.author.compiler.ir.operators import A, B, C
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
+    EXPONENTIALS,
     LEAST,
     MOST,
     ZERO_POINT,
@@ -37,9 +38,9 @@ from tritonsmith.author.compiler.reading.reader import Forward
 _KINDS = ("max", "min", "sum")
 _ROWS = 128
 """Rows of a product that a tile can have, at most."""
-_ACROSS = (*_KINDS, "argmax", "argmin", "moments", "exponentials")
+_ACROSS = (*_KINDS, "argmax", "argmin", "moments", *EXPONENTIALS)
 """Reductions along channels."""
-_GROUPED = (*_KINDS, "moments", "exponentials")
+_GROUPED = (*_KINDS, "moments", *EXPONENTIALS)
 """Reductions along a few neighbouring columns."""
 _WORDS = {"max": ("most",), "min": ("least",), "sum": ("sums",)}
 _MOMENTS = ("sums", "squares", "counts")

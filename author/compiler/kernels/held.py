@@ -12,16 +12,16 @@ from tritonsmith.author.compiler.fusing.regions import RowRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import PLACE, ROW, anchor_coordinates
 from tritonsmith.author.compiler.ir.code import Assign, Expression, Name, Statement, number
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
-from tritonsmith.author.compiler.ir.values import BYTES, Anchor, Reduction
+from tritonsmith.author.compiler.ir.values import BYTES, EXPONENTIALS, Anchor, Reduction
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.anchors import (
-    LEAST,
     Terms,
     fill_line,
     find_part_type,
     list_joins,
     list_suffixes,
     pick_other,
+    raise_to_least,
 )
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel, share_quotients
 from tritonsmith.author.compiler.kernels.pieces import assign, load, loop, options, store, widen
@@ -29,7 +29,7 @@ from tritonsmith.author.compiler.kernels.rows import VALID, RowWriter, list_row_
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling, choose_tiling, round_up
 from tritonsmith.author.recipe import Settings
 
-_KINDS = ("moments", "exponentials", "sum", "prod", "max", "min")
+_KINDS = ("moments", "exponentials", "logsumexp", "sum", "prod", "max", "min")
 _PER_THREAD = 32
 """Places of a row that a thread keeps, one register each."""
 _LEAST_USED = 0.9
@@ -149,8 +149,8 @@ class HeldRowWriter(RowWriter):
         """Add a line of a reduction; a part of a row may hold nothing but -inf, which has no distance from itself."""
         super().add_line(line, anchor)
         title = self.titles[id(anchor)]
-        if anchor.kind == "exponentials" and isinstance(line, Assign) and line.targets == (Name(title),):
-            self.emitter.line(statement("{n} = tl.maximum({n}, {least})", n=title, least=LEAST))
+        if anchor.kind in EXPONENTIALS and isinstance(line, Assign) and line.targets == (Name(title),):
+            self.emitter.line(assign(title, raise_to_least(anchor.kind, Name(title))))
 
     def _leave(self, anchor: Anchor, suffix: str) -> Buffer:
         """Store what a program found of its part of a row."""

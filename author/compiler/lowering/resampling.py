@@ -86,6 +86,8 @@ def _interpolate(call: NodeCall) -> Lowered:
         raise NotCovered("with antialias")
     axes = [axis for axis in range(2, len(source.shape)) if source.shape[axis] != call.shape[axis]]
     scales = _find_scales(call, len(source.shape) - 2)
+    if any(axis not in axes and scales[axis - 2] not in (None, 1.0) for axis in range(2, len(source.shape))):
+        raise NotCovered("with a factor that keeps a size")  # PyTorch moves pixels for some modes, and on some devices
     if mode in ("nearest", "nearest-exact"):
         return _pick_nearest(source, call.shape, axes, scales, 0.0 if mode == "nearest" else 0.5)
     if _SMOOTH.get(str(mode)) != len(source.shape) - 2 or source.dtype not in FLOATS:
@@ -142,9 +144,9 @@ def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale:
         tree = (A + 0.5) * B - 0.5 if cubic else Op.FMAX((A + 0.5) * B - 0.5, 0.0)
     if not math.isfinite(ratio):
         raise NotCovered("with such a factor")
-    wide = widen(source.dtype)
-    place = formula(tree, _count(new), ratio, like="float32")
-    share = reshape(formula(A - Op.FLOOR(A), place, like="float32"), (new, *(1,) * (len(shape) - axis - 1)))
+    wide = widen(source.dtype)  # PyTorch has places in the type in which it computes
+    place = formula(tree, _count(new), ratio, like=wide)
+    share = reshape(formula(A - Op.FLOOR(A), place, like=wide), (new, *(1,) * (len(shape) - axis - 1)))
     if cubic:
         return _bend(source, shape, axis, place, share)
     neighbours = [look_at(source, shape, {axis: _round_down(place, ahead, size - 1)}) for ahead in (0, 1)]
@@ -158,9 +160,9 @@ def _bend(source: Tensor, shape: Shape, axis: int, place: Tensor, share: Tensor)
     for ahead, distance in ((-1, Op.GROUP(A + 1.0)), (0, A), (1, Op.GROUP(1.0 - A)), (2, Op.GROUP(2.0 - A))):
         inside = Op.FMIN(Op.FMAX(Op.FLOOR(A).to("int32") + ahead, 0), source.shape[axis] - 1)
         neighbour = look_at(source, shape, {axis: Formula(shape=place.shape, dtype="int32", expression=inside, inputs=(place,))})
-        away = formula(distance, share, like="float32")
-        weight = rename(formula(near if ahead in (0, 1) else far, away, like="float32"), "weight")
-        parts.append(formula(A * B, neighbour, weight, like=widen(source.dtype)))
+        away = formula(distance, share, like=share.dtype)
+        weight = rename(formula(near if ahead in (0, 1) else far, away, like=share.dtype), "weight")
+        parts.append(formula(A * B, neighbour, weight, like=share.dtype))
     return formula(A + B + C + D, *parts, like=widen(source.dtype))
 
 
