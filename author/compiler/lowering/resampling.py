@@ -18,8 +18,8 @@ _FLAT = 4
 """Axes of a batch of flat images."""
 _SMOOTH = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
 """Interpolation by axes."""
-_CUBIC = Op.GROUP((A * 1.25 - 2.25) * A * A + 1.0), (((5.0 - A) * A - 8.0) * A + 4.0) * 0.75
-"""Shares of neighbours at a distance of up to 1 and up to 2, with torch's bend of -0.75."""
+_CUBIC = Op.GROUP((A * 1.25 - 2.25) * A * A + 1.0), ((A * -0.75 + 3.75) * A - 6.0) * A + 3.0
+"""Shares of neighbours at a distance of up to 1 and up to 2, with torch's bend of -0.75 and its order of steps."""
 
 
 def look_at(source: Tensor, shape: Shape, places: dict[int, Tensor]) -> Lookup:
