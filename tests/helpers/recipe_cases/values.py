@@ -242,7 +242,7 @@ _OF_NUMBERS = """
     torch.signal.windows.kaiser(9, dtype=torch.float64); F.nll_loss(x, torch.ones(len(x), dtype=torch.long), reduction='none')
 """
 _RESAMPLED = """
-    F.interpolate(x, scale_factor=1.7, mode='bilinear'); F.interpolate(x, size=(9, 4), mode='bicubic'); F.interpolate(x, scale_factor=1.3);
+    F.interpolate(x, scale_factor=1.7, mode='bilinear'); F.interpolate(x, scale_factor=1.3);
     F.interpolate(x[0], size=9, mode='linear'); F.interpolate(x, scale_factor=(1.2, 1.7), mode='bicubic') + 1
 """
 _ATTENTION = """
