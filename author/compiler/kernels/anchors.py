@@ -236,10 +236,7 @@ def count_alone(kind: ReductionKind) -> ReductionKind:
 
 
 def _find_exponentials(kind: str) -> ReductionKind:
-    """Maximum and sum of exponentials below it, in one pass.
-
-    Beside NaN the sum is NaN, and so is all that is made of it. A `logsumexp` alone goes by the maximum where that is infinite.
-    """
+    """Maximum and sum of exponentials below it, in one pass. A `logsumexp` goes by an infinite maximum alone, so that one keeps NaN."""
     if kind == "exponentials":
         higher, take = "tl.maximum({n}, {counted})", "tl.max({x}, {{*a}})"
     else:
@@ -252,12 +249,6 @@ def _find_exponentials(kind: str) -> ReductionKind:
          Line("{n} = {n_most}")),
         (Line(f"{{n}} = {take.format(x='{counted}')}", "{v}", LEAST), HELPER, Line("{n_total} = tl.sum({counted}, {*a})", "{h}")),
     )  # fmt: skip
-
-
-def raise_to_least(kind: str, most: Expression) -> Expression:
-    """A maximum of exponentials that is LEAST at least: a part of a row may hold nothing but -inf."""
-    template = "tl.maximum({x}, {y})" if kind == "exponentials" else _STEPS["max"]
-    return expression(template, x=most, y=LEAST)
 
 
 def list_joins(anchor: Anchor) -> tuple[Line, ...]:

@@ -15,13 +15,13 @@ from tritonsmith.author.compiler.ir.template import expression, statement, state
 from tritonsmith.author.compiler.ir.values import BYTES, EXPONENTIALS, Anchor, Reduction
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.anchors import (
+    LEAST,
     Terms,
     fill_line,
     find_part_type,
     list_joins,
     list_suffixes,
     pick_other,
-    raise_to_least,
 )
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel, share_quotients
 from tritonsmith.author.compiler.kernels.pieces import assign, load, loop, options, store, widen
@@ -150,7 +150,7 @@ class HeldRowWriter(RowWriter):
         super().add_line(line, anchor)
         title = self.titles[id(anchor)]
         if anchor.kind in EXPONENTIALS and isinstance(line, Assign) and line.targets == (Name(title),):
-            self.emitter.line(assign(title, raise_to_least(anchor.kind, Name(title))))
+            self.emitter.line(assign(title, _raise_to_least(anchor.kind, Name(title))))
 
     def _leave(self, anchor: Anchor, suffix: str) -> Buffer:
         """Store what a program found of its part of a row."""
@@ -210,3 +210,9 @@ class HeldRowWriter(RowWriter):
         inner = [assign(ROW, widen(Name(turn), True))] if big else []
         first, last = expression("tl.program_id(0) // PARTS"), Name("rows") if self.free else number(self.space.rows)
         return [*head, loop(turn, first, last, expression("tl.num_programs(0) // PARTS"), body=[*inner, *body])]
+
+
+def _raise_to_least(kind: str, most: Expression) -> Expression:
+    """A maximum of exponentials that is LEAST at least; that of a `logsumexp` keeps NaN."""
+    keeps = "" if kind == "exponentials" else ", propagate_nan=tl.PropagateNan.ALL"
+    return expression(f"tl.maximum({{x}}, {{y}}{keeps})", x=most, y=LEAST)
