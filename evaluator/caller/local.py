@@ -268,7 +268,8 @@ class LocalEvaluator(Evaluator):
         ask = partial(self._ask, kernel=kernel, profile=CORRECTNESS_ONLY, oracles=self._oracles)
         findings = audit_other_sizes(task, ask, ended)
         if not self.hardware.present and not any(finding.status for finding in findings):
-            findings += audit_own_size(task, self._descriptions.describe(task)[0], ask, ended)
+            describe = self._descriptions.describe
+            findings += audit_own_size(task, describe(task)[0], ask, lambda sized: describe(sized)[0], ended)
         auditors = self._auditors
         if auditors is None or any(finding.status for finding in findings):
             return findings

@@ -20,6 +20,7 @@ from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, count, ra
 from tritonsmith.author.compiler.ir.operators import A, B, C
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
+    EXPONENTIALS,
     LEAST,
     MOST,
     ZERO_POINT,
@@ -38,9 +39,9 @@ from tritonsmith.author.compiler.reading.reader import Forward
 _KINDS = ("max", "min", "sum")
 _ROWS = 128
 """Rows of a product that a tile can have, at most."""
-_ACROSS = (*_KINDS, "argmax", "argmin", "moments", "exponentials")
+_ACROSS = (*_KINDS, "argmax", "argmin", "moments", *EXPONENTIALS)
 """Reductions along channels."""
-_GROUPED = {"float32": (*_KINDS, "moments", "exponentials"), "int64": ("max", "min")}
+_GROUPED = {"float32": (*_KINDS, "moments", *EXPONENTIALS), "int64": ("max", "min")}
 """By type: reductions along a few neighbouring columns; the least of keys is what a kernel picks."""
 _BLOCKED = ("max", "min", "argmax", "argmin")
 """Reductions along all columns of a product."""

@@ -268,12 +268,16 @@ class Anchor(Tensor):
         return (self.source,)
 
 
+EXPONENTIALS = ("exponentials", "logsumexp")
+"""Kinds of a maximum and a sum of exponentials below it. The maximum of the second one is NaN where an element is."""
+
+
 @dataclass(eq=False, kw_only=True)
 class Reduction(Anchor):
     """Numbers about all elements along the axes."""
 
     helper: Tensor | None = None
-    """For `moments` the distance from the mean, for `exponentials` the exponential of the distance from the maximum."""
+    """For `moments` the distance from the mean, for `EXPONENTIALS` the exponential of the distance from the maximum."""
     product: MatrixProduct | None = None
     """The product whose kernel shall do it on its tiles."""
     tile: int = 0

@@ -43,6 +43,8 @@ _STEPS = {
     "max": "tl.maximum({x}, {y}, propagate_nan=tl.PropagateNan.ALL)", "min": "tl.minimum({x}, {y}, propagate_nan=tl.PropagateNan.ALL)",
 }  # fmt: skip
 """The same written out."""
+TITLES = {"moments": "mean", "exponentials": "most", "logsumexp": "most", "lastmax": "argmax"}
+"""By kind: what its first result is called, where that is not the kind's name."""
 HELPER = Line("pass")
 """Stands where the helper's value is first known."""
 TURN = "_turn"
@@ -149,7 +151,7 @@ def find_kind(kind: str, dtype: str) -> ReductionKind:
         return _find_last_place(kind[4:], least if kind == "lastmax" else most)
     if kind in ("argmax", "argmin"):
         return _find_place(kind[3:], least if kind == "argmax" else most)
-    return _find_moments("1.0 / {n_turn}") if kind == "moments" else _find_exponentials()
+    return _find_moments("1.0 / {n_turn}") if kind == "moments" else _find_exponentials(kind)
 
 
 def _accumulate(step: str, take: str, neutral: Expression) -> ReductionKind:
@@ -233,15 +235,19 @@ def count_alone(kind: ReductionKind) -> ReductionKind:
     return replace(alone, parts=kind.parts[:-1], start=kind.start[:-1], step=(alone.step[0], *alone.step[2:]))
 
 
-def _find_exponentials() -> ReductionKind:
-    """Maximum and sum of exponentials below it, in one pass."""
+def _find_exponentials(kind: str) -> ReductionKind:
+    """Maximum and sum of exponentials below it, in one pass. A `logsumexp` goes by an infinite maximum alone, so that one keeps NaN."""
+    if kind == "exponentials":
+        higher, take = "tl.maximum({n}, {counted})", "tl.max({x}, {{*a}})"
+    else:
+        higher, take = _STEPS["max"].format(x="{n}", y="{counted}"), f"tl.reduce({{x}}, {{{{*a}}}}, combine_fn={EXTREMES['max']})"
     return ReductionKind(
         ("", "_total"), (LEAST, _ZERO),
-        (Line("higher = tl.maximum({n}, {counted})", "{v}", LEAST),
+        (Line(f"higher = {higher}", "{v}", LEAST),
          Line("{n_total} = {n_total} * tl.exp({n} - higher) + {counted}", "tl.exp({v} - higher)"), Line("{n} = higher")),
-        (Line("{n_most} = tl.max({n}, {*a})"), Line("{n_total} = tl.sum({n_total} * tl.exp({n} - {n_most}), {*a})"),
+        (Line(f"{{n_most}} = {take.format(x='{n}')}"), Line("{n_total} = tl.sum({n_total} * tl.exp({n} - {n_most}), {*a})"),
          Line("{n} = {n_most}")),
-        (Line("{n} = tl.max({counted}, {*a})", "{v}", LEAST), HELPER, Line("{n_total} = tl.sum({counted}, {*a})", "{h}")),
+        (Line(f"{{n}} = {take.format(x='{counted}')}", "{v}", LEAST), HELPER, Line("{n_total} = tl.sum({counted}, {*a})", "{h}")),
     )  # fmt: skip
 
 
@@ -284,6 +290,10 @@ _REAL_JOINS = {
         )
         for kind in ("max", "min")
     },
+    "logsumexp": (
+        Line(f"{{n}} = tl.reduce({{n_parts}}, 0, combine_fn={EXTREMES['max']})"),
+        Line("{n_total} = tl.sum({n_total_parts} * tl.exp({n_parts} - {n}), 0)"),
+    ),
 }  # fmt: skip
 """The same for floats, of which some may be NaN."""
 

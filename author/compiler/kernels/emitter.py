@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tritonsmith.author.compiler.ir.code import Compare, Expression, For, Keyword, Name, Statement, number
+from tritonsmith.author.compiler.ir.code import Compare, Expression, For, Keyword, Name, Number, Statement, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, join_guards, loaded, ravel, unravel
 from tritonsmith.author.compiler.ir.operators import write
 from tritonsmith.author.compiler.ir.template import expression
@@ -25,6 +25,7 @@ from tritonsmith.author.compiler.ir.values import (
     align,
     list_parts,
 )
+from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.pieces import assign, choose, is_name, join_tests, load, store
 from tritonsmith.author.types import TYPES, widen
 
@@ -159,7 +160,7 @@ class Emitter:
         if id(value) in self.rounded:
             template = "{x}.to({own}).to({wide})" if is_name(node) else "({x}).to({own}).to({wide})"
             node = expression(template, x=node, own=TYPE_NAMES[value.dtype], wide=TYPE_NAMES[widen(value.dtype)])
-        if not is_name(node) and not (isinstance(value, Formula) and not value.inputs):
+        if not is_name(node) and not (isinstance(value, Formula) and not value.inputs) and not isinstance(node, Number):
             name = self.arguments.name(value.name or "t")
             self._scope(depends).lines.append(assign(name, node))
             node = Name(name)
@@ -222,6 +223,8 @@ class Emitter:
         for place, operand in enumerate(value.inputs):
             node = self.read(operand, align(at, operand.shape), guards)
             operands.append(node if is_name(node) or not value.casts(place) else _fill(operand.dtype, node))
+        if operands and not any(names_in(node) - {"float"} for node in operands):  # Python's numbers have no methods, and no type
+            operands = [_fill(widen(operand.dtype), node) for operand, node in zip(value.inputs, operands, strict=True)]
         return value.fill(operands), frozenset().union(*map(self.depends, operands))
 
     def _move(self, value: TensorView, at: Coordinates, guards: tuple[Guard, ...]) -> Found:

@@ -12,7 +12,7 @@ from tritonsmith.author.compiler.fusing.regions import RowRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import PLACE, ROW, anchor_coordinates
 from tritonsmith.author.compiler.ir.code import Assign, Expression, Name, Statement, number
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
-from tritonsmith.author.compiler.ir.values import BYTES, Anchor, Reduction
+from tritonsmith.author.compiler.ir.values import BYTES, EXPONENTIALS, Anchor, Reduction
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.anchors import (
     LEAST,
@@ -29,7 +29,7 @@ from tritonsmith.author.compiler.kernels.rows import VALID, RowWriter, list_row_
 from tritonsmith.author.compiler.kernels.tiling import RowLayout, Tiling, choose_tiling, round_up
 from tritonsmith.author.recipe import Settings
 
-_KINDS = ("moments", "exponentials", "sum", "prod", "max", "min")
+_KINDS = ("moments", "exponentials", "logsumexp", "sum", "prod", "max", "min")
 _PER_THREAD = 32
 """Places of a row that a thread keeps, one register each."""
 _LEAST_USED = 0.9
@@ -149,8 +149,8 @@ class HeldRowWriter(RowWriter):
         """Add a line of a reduction; a part of a row may hold nothing but -inf, which has no distance from itself."""
         super().add_line(line, anchor)
         title = self.titles[id(anchor)]
-        if anchor.kind == "exponentials" and isinstance(line, Assign) and line.targets == (Name(title),):
-            self.emitter.line(statement("{n} = tl.maximum({n}, {least})", n=title, least=LEAST))
+        if anchor.kind in EXPONENTIALS and isinstance(line, Assign) and line.targets == (Name(title),):
+            self.emitter.line(assign(title, _raise_to_least(anchor.kind, Name(title))))
 
     def _leave(self, anchor: Anchor, suffix: str) -> Buffer:
         """Store what a program found of its part of a row."""
@@ -210,3 +210,9 @@ class HeldRowWriter(RowWriter):
         inner = [assign(ROW, widen(Name(turn), True))] if big else []
         first, last = expression("tl.program_id(0) // PARTS"), Name("rows") if self.free else number(self.space.rows)
         return [*head, loop(turn, first, last, expression("tl.num_programs(0) // PARTS"), body=[*inner, *body])]
+
+
+def _raise_to_least(kind: str, most: Expression) -> Expression:
+    """A maximum of exponentials that is LEAST at least; that of a `logsumexp` keeps NaN."""
+    keeps = "" if kind == "exponentials" else ", propagate_nan=tl.PropagateNan.ALL"
+    return expression(f"tl.maximum({{x}}, {{y}}{keeps})", x=most, y=LEAST)

@@ -20,7 +20,7 @@ from tritonsmith.author.compiler.ir.code import Assign, Expression, Name, Statem
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel
 from tritonsmith.author.compiler.ir.template import expression, statement
 from tritonsmith.author.compiler.ir.values import Reduction, Tensor, TensorView
-from tritonsmith.author.compiler.kernels.anchors import EXTREMES, HELPER, Terms, fill_line, find_kind, find_neutral
+from tritonsmith.author.compiler.kernels.anchors import EXTREMES, HELPER, TITLES, Terms, fill_line, find_kind, find_neutral
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope, locate_store
 from tritonsmith.author.compiler.kernels.kernel import Buffer
 from tritonsmith.author.compiler.kernels.pieces import assign, choose, divide, is_name, join_tests, store, times
@@ -114,7 +114,7 @@ class StoreWriter:
 
     def _choose_title(self, anchor: Reduction) -> str:
         """The name of a reduction's first result."""
-        return self.arguments.name(anchor.name or {"moments": "mean", "exponentials": "most"}.get(anchor.kind, anchor.kind))
+        return self.arguments.name(anchor.name or TITLES.get(anchor.kind, anchor.kind))
 
     def _note_results(self, anchor: Reduction, title: str, *names: str) -> None:
         """Have what follows use a reduction's results, which differ along these variables."""

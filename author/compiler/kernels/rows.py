@@ -13,6 +13,7 @@ from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Anchor, Joined, Lo
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.anchors import (
     HELPER,
+    TITLES,
     TURN,
     ReductionKind,
     Terms,
@@ -37,8 +38,6 @@ _SHAPES = {
     RowLayout.ROW: expression("(BLOCK,)"), RowLayout.TILE: expression("(ROWS, BLOCK)"), RowLayout.COLUMNS: expression("(ROWS,)"),
 }  # fmt: skip
 """By layout: the shape of what is accumulated."""
-_TITLES = {"moments": "mean", "exponentials": "most", "lastmax": "argmax"}
-"""By kind: what its first result is called, where that is not the kind's name."""
 _CHAINED = 2
 """Passes with reductions from which on all that a row needs is read ahead."""
 _READ_AHEAD_WARPS, _MOST_READ_AHEAD = 16, 64
@@ -292,7 +291,7 @@ class RowWriter:
 
     def entitle(self, anchor: Anchor) -> None:
         """Name the results of an anchor."""
-        title = self.arguments.name(anchor.name or _TITLES.get(anchor.kind, anchor.kind))
+        title = self.arguments.name(anchor.name or TITLES.get(anchor.kind, anchor.kind))
         self.titles[id(anchor)] = title
         if isinstance(anchor, Scan):
             self.emitter.outcomes[id(anchor), 0] = title

@@ -11,6 +11,7 @@ from tritonsmith.author.compiler.ir.values import FLOATS, Tensor, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import (
     KNOWN,
+    bring,
     common_type,
     constant,
     divide_whole,
@@ -169,8 +170,9 @@ def _unsquash(call: NodeCall) -> Lowered:
 
 def _subtract_from(call: NodeCall) -> Lowered:
     """`rsub`: what is given second minus the first."""
-    factor = call.get(2, "alpha", default=1)
-    return formula(B - C * A, call.tensor(0, "input"), call.get(1, "other"), factor, like=call.dtype, shape=call.shape)
+    factor, other = call.get(2, "alpha", default=1), call.get(1, "other")
+    given = (bring(one, call.dtype) if isinstance(one, Tensor) else one for one in (call.tensor(0, "input"), other))
+    return formula(B - C * A, *given, factor, like=call.dtype, shape=call.shape)
 
 
 def _compare_nearly(call: NodeCall) -> Lowered:

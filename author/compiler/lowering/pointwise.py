@@ -77,6 +77,8 @@ _LOGIC = {
 }
 _LONG = {"less": "lt", "less_equal": "le", "greater": "gt", "greater_equal": "ge", "not_equal": "ne", "and_": "bitwise_and",
          "or_": "bitwise_or", "xor": "bitwise_xor", "LogSigmoid": "logsigmoid", "arcsin": "asin", "arccos": "acos"}  # fmt: skip
+_EXACT = 8
+"""Bits of a whole number that 16 bits of a float hold."""
 _DROPOUTS = ("dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "nn.Dropout1d", "nn.Dropout2d",
              "nn.Dropout3d", "nn.AlphaDropout", "nn.FeatureAlphaDropout")  # fmt: skip
 
@@ -179,6 +181,12 @@ def as_type(value: Tensor, dtype: str) -> Tensor:
     return cast(value, wide if wide in FLOATS else dtype)
 
 
+def bring(value: Tensor, dtype: str) -> Tensor:
+    """An operand for arithmetic in the type of the result, to whose 16 bits PyTorch rounds what is of another type."""
+    other = value.dtype != dtype and (value.dtype in FLOATS or TYPES[value.dtype].bits > _EXACT)
+    return cast(value, dtype) if other and widen(dtype) != dtype else as_type(value, dtype)
+
+
 def broadcast(*shapes: Shape) -> Shape:
     """The shape to which shapes broadcast. Raises NotCovered where they do not."""
     rank = max((len(shape) for shape in shapes), default=0)
@@ -230,7 +238,7 @@ def _lower_known(call: NodeCall) -> Lowered:
     for reference, value in ((one["ref"], given[place]) for place, one in enumerate(raw) if isinstance(one, dict) and "ref" in one):
         if isinstance(value, Tensor) and reference not in leaves:
             leaves[reference] = Operand(len(inputs))
-            inputs.append(as_type(value, call.dtype))
+            inputs.append(bring(value, call.dtype))
         elif not isinstance(value, Tensor):
             leaves[reference] = to_constant(value, call.dtype)
     assert len(leaves) == len(set(references))

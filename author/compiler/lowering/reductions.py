@@ -197,8 +197,11 @@ def _spread(call: NodeCall) -> Lowered:
     return shaped if len(shaped) > 1 else shaped[0]
 
 
-def find_exponentials(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Tensor, Tensor]:
-    """Maximum and sum of exponentials below it, with axes of one element, and the exponentials."""
+def find_exponentials(source: Tensor, axes: tuple[int, ...], kind: str = "exponentials") -> tuple[Tensor, Tensor, Tensor]:
+    """Maximum and sum of exponentials below it, with axes of one element, and the exponentials.
+
+    kind: with `logsumexp` the maximum is NaN where an element is.
+    """
     wide = widen(source.dtype)
     if along(source.shape, axes) == 1:
         alone = formula(Op.FAST_EXP(A - A), source, like=wide)
@@ -207,7 +210,7 @@ def find_exponentials(source: Tensor, axes: tuple[int, ...]) -> tuple[Tensor, Te
         most = reduce(source, axes, "max", wide, keep=True)
         powers = rename(formula(Op.FAST_EXP(A - B), source, most, like=wide), "exponential")
         return most, reduce(powers, axes, "sum", wide, keep=True), powers
-    found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind="exponentials")
+    found = Reduction(shape=source.shape, dtype=wide, source=source, axes=axes, kind=kind)
     most, total = take(found, 0, wide, True), take(found, 1, wide, True)
     found.helper = rename(formula(Op.FAST_EXP(A - B), source, most, like=wide), "exponential")
     return most, total, found.helper
@@ -242,7 +245,7 @@ def log_sum_exp(source: Tensor, axes: tuple[int, ...], keep: bool, dtype: str) -
     """The logarithm of the sum of exponentials."""
     if along(source.shape, axes) == 1:
         return reduce(source, axes, "sum", dtype, keep)
-    most, total, _ = find_exponentials(source, axes)
+    most, total, _ = find_exponentials(source, axes, "logsumexp")
     infinite = Op.WHERE(Op.EQ(Op.ABS(A), math.inf), A, A + Op.LOG(B))  # whose distance from itself is no number
     found = formula(infinite, most, total, like=most.dtype, result=dtype)
     return found if keep else reshape(found, tuple(size for axis, size in enumerate(source.shape) if axis not in axes))

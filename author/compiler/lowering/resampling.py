@@ -18,8 +18,8 @@ _FLAT = 4
 """Axes of a batch of flat images."""
 _SMOOTH = {"linear": 1, "bilinear": 2, "trilinear": 3, "bicubic": 2}
 """Interpolation by axes."""
-_CUBIC = Op.GROUP((A * 1.25 - 2.25) * A * A + 1.0), (((5.0 - A) * A - 8.0) * A + 4.0) * 0.75
-"""Shares of neighbours at a distance of up to 1 and up to 2, with torch's bend of -0.75."""
+_CUBIC = Op.GROUP((A * 1.25 - 2.25) * A * A + 1.0), ((A * -0.75 + 3.75) * A - 6.0) * A + 3.0
+"""Shares of neighbours at a distance of up to 1 and up to 2, with torch's bend of -0.75 and its order of steps."""
 
 
 def look_at(source: Tensor, shape: Shape, places: dict[int, Tensor]) -> Lookup:
@@ -86,10 +86,14 @@ def _interpolate(call: NodeCall) -> Lowered:
         raise NotCovered("with antialias")
     axes = [axis for axis in range(2, len(source.shape)) if source.shape[axis] != call.shape[axis]]
     scales = _find_scales(call, len(source.shape) - 2)
+    if any(axis not in axes and scales[axis - 2] not in (None, 1.0) for axis in range(2, len(source.shape))):
+        raise NotCovered("with a factor that keeps a size")  # PyTorch moves pixels for some modes, and on some devices
     if mode in ("nearest", "nearest-exact"):
         return _pick_nearest(source, call.shape, axes, scales, 0.0 if mode == "nearest" else 0.5)
     if _SMOOTH.get(str(mode)) != len(source.shape) - 2 or source.dtype not in FLOATS:
         raise NotCovered(f"with the mode {mode}")
+    if mode == "bicubic" and source.dtype == "float64":
+        raise NotCovered("with the mode bicubic in float64")  # places that are rounded once more cost digits
     aligned = bool(call.option(4, "align_corners", False))
     value = source
     for axis in reversed(axes):
@@ -142,9 +146,9 @@ def _interpolate_axis(source: Tensor, axis: int, new: int, aligned: bool, scale:
         tree = (A + 0.5) * B - 0.5 if cubic else Op.FMAX((A + 0.5) * B - 0.5, 0.0)
     if not math.isfinite(ratio):
         raise NotCovered("with such a factor")
-    wide = widen(source.dtype)
-    place = formula(tree, _count(new), ratio, like="float32")
-    share = reshape(formula(A - Op.FLOOR(A), place, like="float32"), (new, *(1,) * (len(shape) - axis - 1)))
+    wide = widen(source.dtype)  # PyTorch has places in the type in which it computes
+    place = formula(tree, _count(new), ratio, like=wide)
+    share = reshape(formula(A - Op.FLOOR(A), place, like=wide), (new, *(1,) * (len(shape) - axis - 1)))
     if cubic:
         return _bend(source, shape, axis, place, share)
     neighbours = [look_at(source, shape, {axis: _round_down(place, ahead, size - 1)}) for ahead in (0, 1)]
@@ -158,9 +162,9 @@ def _bend(source: Tensor, shape: Shape, axis: int, place: Tensor, share: Tensor)
     for ahead, distance in ((-1, Op.GROUP(A + 1.0)), (0, A), (1, Op.GROUP(1.0 - A)), (2, Op.GROUP(2.0 - A))):
         inside = Op.FMIN(Op.FMAX(Op.FLOOR(A).to("int32") + ahead, 0), source.shape[axis] - 1)
         neighbour = look_at(source, shape, {axis: Formula(shape=place.shape, dtype="int32", expression=inside, inputs=(place,))})
-        away = formula(distance, share, like="float32")
-        weight = rename(formula(near if ahead in (0, 1) else far, away, like="float32"), "weight")
-        parts.append(formula(A * B, neighbour, weight, like=widen(source.dtype)))
+        away = formula(distance, share, like=share.dtype)
+        weight = rename(formula(near if ahead in (0, 1) else far, away, like=share.dtype), "weight")
+        parts.append(formula(A * B, neighbour, weight, like=share.dtype))
     return formula(A + B + C + D, *parts, like=widen(source.dtype))
 
 

@@ -59,6 +59,8 @@ class Group:
     results: str
     inputs: Callable[[], list[torch.Tensor]]
     slow: bool = False
+    alone: bool = False
+    """Whether each result is a module of its own, as the families of one kernel ask for."""
 
     def list(self) -> list[str]:
         """The results, one by one."""
@@ -98,6 +100,27 @@ def _rows() -> list[torch.Tensor]:
     rows[5], rows[6], rows[7] = -inf, nan, -0.0
     rows[8] = (rows[8] * 2).round()
     return [rows]
+
+
+def _mixed_rows() -> torch.Tensor:
+    """Rows with infinities and NaN beside each other."""
+    rows = torch.randn(11, 7, generator=torch.Generator().manual_seed(3))
+    rows[0, 0], rows[0, 3], rows[1, 0], rows[1, 3], rows[2, 2], rows[3, 2] = inf, nan, nan, inf, inf, -inf
+    rows[4], rows[5], rows[6], rows[7, 1], rows[7, 2], rows[8, 0], rows[8, 1] = -inf, inf, nan, inf, -inf, -inf, nan
+    return rows
+
+
+def _with_others(dtype: torch.dtype) -> list[torch.Tensor]:
+    """Values where 16 bits round, two tensors of one number each, and whole numbers."""
+    values = torch.tensor([[2046.0, 2047.0, 2049.0, -0.1, 0.1, 4098.0, 257.0, 1.0]]).to(dtype)
+    return [values, torch.tensor(0.1), torch.tensor(2049), torch.tensor([[2049, 2047, 1, 2, 2051, 4097, 2, 257]])]
+
+
+def _heads(place: int, value: float) -> list[torch.Tensor]:
+    """Queries, keys and values, of which one element is infinite."""
+    made = [torch.randn(1, 2, 8, 16, generator=torch.Generator().manual_seed(seed)) for seed in (1, 2, 3)]
+    made[place][0, 0, 5, 3] = value
+    return made
 
 
 def _windows(axes: int) -> list[torch.Tensor]:
@@ -204,6 +227,29 @@ _HALVES = """
     torch.floor(x * 0.1); torch.isinf(x * 1000); (x * 0.1).int(); torch.sign(x * 1e-6); (x + 0.1) > 0.3;
     (x / 3) == (x.float() / 3).to(x.dtype); (x.nan_to_num() * 0.001).max(1)
 """
+_LOGS = """
+    torch.logsumexp(x, 1); torch.logsumexp(x, 0); torch.logsumexp(x, (0, 1)); torch.logsumexp(x, 1, True) - x; torch.softmax(x, 1);
+    torch.log_softmax(x, 1); torch.softmax(x.masked_fill(x < 100, -inf), 1)
+"""
+_MIXED = """
+    x - y; x + y; y - x; x - z; z - x; x + z; x.sub(z, alpha=2); torch.rsub(x, z); x - w; x == w; x % z; torch.maximum(x, z);
+    torch.where(x > y, x, z)
+"""
+_OF_NUMBERS = """
+    x[:1].argmin(0) * 3000000000; torch.cumsum(torch.ones(9, dtype=torch.int64) * 10 ** 9, 0);
+    torch.full((3,), 2 ** 31 - 1, dtype=torch.int32) + 5;
+    torch.full((3,), 0.1, dtype=torch.float64).sqrt(); torch.full((3,), 200, dtype=torch.uint8) + 100; 1 / (torch.zeros_like(x) * -1);
+    torch.signal.windows.kaiser(9, dtype=torch.float64); F.nll_loss(x, torch.ones(len(x), dtype=torch.long), reduction='none')
+"""
+_RESAMPLED = """
+    F.interpolate(x, scale_factor=1.7, mode='bilinear'); F.interpolate(x, scale_factor=1.3);
+    F.interpolate(x[0], size=9, mode='linear'); F.interpolate(x, scale_factor=(1.2, 1.7), mode='bicubic') + 1
+"""
+_ATTENTION = """
+    F.scaled_dot_product_attention(x, y, z); F.scaled_dot_product_attention(x, y, z, is_causal=True);
+    F.scaled_dot_product_attention(x, y, z, attn_mask=torch.full((8, 8), -inf).triu(0)); torch.softmax(x @ y.mT, -1) @ z
+"""
+_CHAINS = "1 / torch.tanh(x); torch.tanh(x) * -1; F.gelu(torch.tanh(x)) * -1; 1 / -F.silu(x); torch.relu(x) + 1; 1 / F.softsign(x)"
 _DOUBLES = "F.threshold(x, 0.1, 0.3); F.pad(x, (1, 1), value=0.1); x // 0.1"
 GROUPS = {
     "activations": Group(_FAMILY, _row),
@@ -224,6 +270,23 @@ GROUPS = {
     "steps of float16": Group(f"{_ROUNDED}; {_HALVES}", partial(_row, torch.float16)),
     "two operands of float64": Group(_TWO, partial(_pairs, torch.float64), slow=True),
 }
+GROUPS |= {
+    "logs of sums": Group(_LOGS, lambda: [_mixed_rows()]),
+    "logs of sums in float64": Group(_LOGS, lambda: [_mixed_rows().double()], slow=True),
+    "tensors of another type": Group(_MIXED, lambda: _with_others(torch.float16)),
+    "tensors of another type beside bfloat16": Group(_MIXED, lambda: _with_others(torch.bfloat16), slow=True),
+    "numbers alone": Group(_OF_NUMBERS, lambda: [_mixed_rows()[-2:, :5]]),
+    "resampling in float64": Group(_RESAMPLED, lambda: [torch.randn(1, 2, 6, 7, generator=torch.Generator().manual_seed(5)).double()]),
+    "chains": Group(_CHAINS, _row, alone=True),
+    **{
+        f"attention, {name}": Group(
+            "; ".join(f"torch.isnan({one}); torch.isinf({one})" for one in _ATTENTION.split(";")), inputs, slow=name == "queries"
+        )
+        for name, inputs in {
+            "keys": partial(_heads, 1, -inf), "values": partial(_heads, 2, inf), "queries": partial(_heads, 0, inf),
+        }.items()
+    },
+}  # fmt: skip
 for _axes in (1, 2, 3):
     GROUPS[f"pools of {_axes} axes"] = Group(_POOLS.replace("{n}", str(_axes)), partial(_windows, _axes), slow=_axes != 2)
 for _name in ("int32", "int64", "int16", "int8", "uint8"):
@@ -272,8 +335,14 @@ def find_difference(wanted: torch.Tensor, given: torch.Tensor) -> str:
 
 def judge_group(group: Group) -> list[str]:
     """What differs, each with its result."""
-    inputs = group.inputs()
-    text = _TASK.replace("ARGUMENTS", ", ".join(ARGUMENTS[: len(inputs)])).replace("RESULTS", ", ".join(group.list()))
+    results = group.list()
+    if group.alone:
+        return [difference for result in results for difference in _judge([result], group.inputs(), f"({result})")]
+    return _judge(results, group.inputs(), ", ".join(results) + ",")
+
+
+def _judge(results: list[str], inputs: list[torch.Tensor], returned: str) -> list[str]:
+    text = _TASK.replace("ARGUMENTS", ", ".join(ARGUMENTS[: len(inputs)])).replace("RESULTS,", returned)
     task = Task(name="task", path="task.py", source=text.replace("INPUTS", ", ".join(map(_describe, inputs))))
     facts, _ = probe(task)
     task = task.model_copy(update={"precision": facts.precision})
@@ -284,7 +353,9 @@ def judge_group(group: Group) -> list[str]:
     recipe = found.recipes[-1]
     made = _load(recipe.render(found.plan, recipe.defaults(found.plan, card, task.precision))).ModelNew()(*inputs)
     differences = []
-    for result, own, other in zip(group.list(), _load(task.source).Model()(*inputs), made, strict=True):
+    own_results = _load(task.source).Model()(*inputs)
+    pairs_of_results = [(own_results, made)] if isinstance(made, torch.Tensor) else list(zip(own_results, made, strict=True))
+    for result, (own, other) in zip(results, pairs_of_results, strict=True):
         pairs = zip(_flatten([own]), _flatten([other]), strict=True)
         differences += [f"{result}: {difference}" for one, second in pairs if (difference := find_difference(one, second))]
     return differences

@@ -8,6 +8,7 @@ import pytest
 
 from tritonsmith.evaluator.caller.audits.own_size import audit_own_size
 from tritonsmith.evaluator.caller.local import LocalEvaluator
+from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Status, Task, TaskFacts, Verdict
 from tritonsmith.evaluator.tasks.files import load_task
@@ -71,6 +72,10 @@ def describe(tmp_path: Path) -> Callable[[str], tuple[Task, TaskFacts]]:
     return read
 
 
+def cannot_describe(task: Task) -> TaskFacts:
+    pytest.fail("no other size is looked at")
+
+
 def answer(status: Status, message: str = "") -> Verdict:
     return Verdict.model_construct(status=status, message=message)
 
@@ -78,11 +83,11 @@ def answer(status: Status, message: str = "") -> Verdict:
 @pytest.mark.parametrize(
     ("verdict", "outcome", "status"),
     [
-        (answer(Status.OK), "right there", None),
+        (answer(Status.OK), "right at the task's own size", None),
         (answer(Status.INACCURATE, "maximum error 10"), "wrong", Status.INACCURATE),
         (answer(Status.RACY), "racy", Status.RACY),
-        (answer(Status.RUNTIME_ERROR, REFUSAL), "not run, the kernel refuses it: this kernel is made for", None),
-        (answer(Status.TIMEOUT, "a call took too long"), "not known there (timeout: a call took too long)", None),
+        (answer(Status.RUNTIME_ERROR, REFUSAL), "not run at the task's own size, the kernel refuses it: this kernel is made for", None),
+        (answer(Status.TIMEOUT, "a call took too long"), "not known at the task's own size (timeout: a call took too long)", None),
     ],
     ids=lambda value: str(getattr(value, "status", "")),
 )
@@ -91,7 +96,7 @@ def test_only_a_result_that_is_wrong_there_refuses_a_kernel(
 ) -> None:
     asked: list[Task] = []
     task, facts = describe()
-    (finding,) = audit_own_size(task, facts, lambda other: asked.append(other) or verdict)
+    (finding,) = audit_own_size(task, facts, lambda other: asked.append(other) or verdict, cannot_describe)
     assert finding.outcome.startswith(outcome) and finding.status is status
     assert [one.overrides for one in asked] == [{}] and task.overrides == {"rows": 64}
 
@@ -100,14 +105,37 @@ def test_only_a_result_that_is_wrong_there_refuses_a_kernel(
     ("change", "says"),
     [
         (("place = torch.arange(x.shape[0], device=x.device)", "return x * 2.0"), None),
-        (("rows, columns = 100000, 4", "rows, columns = 100000, 40000"), "not run (a verdict takes about"),
+        (("rows, columns = 100000, 4", "rows, columns = 100000, 40000"), "not run as a whole (a verdict takes about"),
     ],
     ids=["no whole numbers", "too large for the interpreter"],
 )
 def test_the_kernel_is_not_called_there(describe: Callable[..., tuple[Task, TaskFacts]], change: tuple[str, str], says: str | None) -> None:
     task, facts = describe(TASK.replace(*change))
-    findings = audit_own_size(task, facts, lambda other: pytest.fail("it is called"))
+    findings = audit_own_size(task, facts, lambda other: pytest.fail("it is called"), cannot_describe)
     assert [finding.outcome.startswith(says or "-") and finding.status is None for finding in findings] == ([True] if says else [])
+
+
+LARGE = TASK.replace("100000, 4", "100000, 4000").replace('{"rows": 64}', '{"rows": 64, "columns": 4}')
+
+
+@pytest.mark.parametrize(
+    ("status", "outcome"),
+    [(Status.OK, "right with columns of the task's own size; not run as a whole"), (Status.INACCURATE, "wrong")],
+)
+def test_each_size_is_the_tasks_own_in_turn_where_the_whole_takes_too_long(
+    describe: Callable[..., tuple[Task, TaskFacts]], status: Status, outcome: str
+) -> None:
+    task, facts = describe(LARGE)
+    asked: list[Task] = []
+
+    def describe_sized(sized: Task) -> TaskFacts:
+        if "rows" not in sized.overrides:
+            raise TaskError("does not run")
+        return facts
+
+    (finding,) = audit_own_size(task, facts, lambda sized: asked.append(sized) or answer(status), describe_sized)
+    assert [sized.overrides for sized in asked] == [{"rows": 64}] and asked[0].meant is None
+    assert finding.outcome.startswith(outcome) and (finding.status is None) is (status is Status.OK)
 
 
 @pytest.mark.slow
@@ -115,4 +143,4 @@ def test_a_hash_that_wraps_at_the_own_size_is_refused(evaluator: LocalEvaluator,
     task, _ = describe()
     wrong, right = (asyncio.run(evaluator.evaluate(task, KERNEL.replace("WIDE", wide), "strict")) for wide in ("", ".to(tl.int64)"))
     assert (wrong.status, right.status) == (Status.INACCURATE, Status.OK)
-    assert "in 64 bits" in wrong.message and right.environment["audit"]["own size"] == "right there"
+    assert "in 64 bits" in wrong.message and right.environment["audit"]["own size"] == "right at the task's own size"
