@@ -15,6 +15,7 @@ from tritonsmith.author.compiler.ir.torch_calls import TorchCall, ViewStep
 from tritonsmith.author.types import BYTES as BYTES
 from tritonsmith.author.types import FLOATS as FLOATS
 from tritonsmith.author.types import TRITON_TYPES as TRITON_TYPES
+from tritonsmith.author.types import TYPES
 from tritonsmith.author.types import widen as widen
 
 TYPE_NAMES: dict[str, Expression] = {dtype: expression(text) for dtype, text in TRITON_TYPES.items()}
@@ -415,5 +416,7 @@ def is_rounded(value: Tensor) -> bool:
     match value:
         case Formula(expression=Applied(Operator.CAST, (Applied(Operator.CAST, (_, Type(narrow))), Type("float32")))):
             return narrow == value.dtype
+        case Formula(expression=Constant(number)) if not isinstance(number, bool):
+            return math.isnan(number) or TYPES[value.dtype].round(number) == number
         case _:
             return False
