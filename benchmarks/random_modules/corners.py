@@ -1,4 +1,4 @@
-"""Other results that PyTorch itself may give: arithmetic moved by last places, zeros and NaN of the other sign, its other code. Imports torch."""
+"""Other results that PyTorch itself may give: moved by last places, other signs of zero and NaN. Imports torch."""
 
 from __future__ import annotations
 

@@ -28,13 +28,33 @@ _ATTEMPTS = 40
 """Draws of one step until it is one that PyTorch takes."""
 _MOST_RESULTS = 6
 _DRAWERS: tuple[tuple[Callable[[Scope], str], int], ...] = (
-    (elementwise.draw_function, 14), (elementwise.draw_arithmetic, 14), (elementwise.draw_comparison, 4), (elementwise.draw_question, 2),
-    (elementwise.draw_whole, 6), (elementwise.draw_logical, 3), (elementwise.draw_choice, 5), (elementwise.draw_cast, 6),
-    (elementwise.draw_write, 5), (moves.draw_view, 9), (moves.draw_copy, 6), (moves.draw_join, 3), (moves.draw_index, 5), (moves.draw_made, 3),
-    (moves.draw_search, 2), (moves.draw_masked, 2), (layers.draw_reduction, 9), (layers.draw_scan, 6), (layers.draw_whole_reduction, 4),
-    (layers.draw_norm, 4), (layers.draw_product, 7), (layers.draw_convolution, 3), (layers.draw_pool, 3), (layers.draw_loss, 2),
-    (layers.draw_attention, 1), (layers.draw_order, 1),
-)  # fmt: skip
+    (elementwise.draw_function, 14),
+    (elementwise.draw_arithmetic, 14),
+    (elementwise.draw_comparison, 4),
+    (elementwise.draw_question, 2),
+    (elementwise.draw_whole, 6),
+    (elementwise.draw_logical, 3),
+    (elementwise.draw_choice, 5),
+    (elementwise.draw_cast, 6),
+    (elementwise.draw_write, 5),
+    (moves.draw_view, 9),
+    (moves.draw_copy, 6),
+    (moves.draw_join, 3),
+    (moves.draw_index, 5),
+    (moves.draw_made, 3),
+    (moves.draw_search, 2),
+    (moves.draw_masked, 2),
+    (layers.draw_reduction, 9),
+    (layers.draw_scan, 6),
+    (layers.draw_whole_reduction, 4),
+    (layers.draw_norm, 4),
+    (layers.draw_product, 7),
+    (layers.draw_convolution, 3),
+    (layers.draw_pool, 3),
+    (layers.draw_loss, 2),
+    (layers.draw_attention, 1),
+    (layers.draw_order, 1),
+)
 """Kinds of steps, and how often each is tried."""
 
 

@@ -13,45 +13,57 @@ from tritonsmith.benchmarks.random_modules.scope import (
 )
 
 _SMOOTH = """
-    torch.relu(A); torch.sigmoid(A); torch.tanh(A); torch.exp(A); torch.log(A); torch.sqrt(A); torch.rsqrt(A); A.reciprocal(); torch.sin(A);
-    torch.cos(A); torch.erf(A); torch.expm1(A); torch.log1p(A); torch.floor(A); torch.ceil(A); torch.round(A); torch.trunc(A); torch.frac(A);
-    torch.sign(A); A.abs(); -A; torch.square(A); F.gelu(A); F.gelu(A, approximate='tanh'); F.silu(A); F.mish(A); F.softplus(A); F.elu(A);
-    F.selu(A); F.celu(A, 0.7); F.leaky_relu(A, 0.1); F.hardtanh(A); F.hardswish(A); F.hardsigmoid(A); F.hardshrink(A); F.softshrink(A);
-    F.threshold(A, 0.5, 0.25); F.logsigmoid(A); F.tanhshrink(A); F.softsign(A); F.relu6(A); torch.nan_to_num(A); torch.sgn(A);
-    torch.exp2(A); torch.log2(A); torch.log10(A); torch.atan(A); torch.asin(A); torch.acos(A); torch.sinh(A); torch.cosh(A); torch.asinh(A);
-    torch.acosh(A); torch.atanh(A); torch.logit(A, 0.1); torch.sinc(A); torch.erfc(A); torch.deg2rad(A); torch.positive(A); A ** 2; A ** 3;
-    A ** 0.5; A ** -1; 1 / A; 1.0 - A; A * A; A + A; torch.clamp(A, -0.5, 1.0); A.clamp(min=0.1); A.clamp(max=0.7); F.softplus(A, 2.0, 3.0);
-    torch.nan_to_num(A, 0.5, 1.0, -1.0); torch.log(A.abs() + 1e-3); torch.sqrt(A.abs()); A.exp().add(1).log(); torch.heaviside(A, A);
-    torch.special.i0(A); torch.lgamma(A); torch.tan(A); torch.rad2deg(A); A.round(decimals=1); torch.special.entr(A)
+    torch.relu(A); torch.sigmoid(A); torch.tanh(A); torch.exp(A); torch.log(A); torch.sqrt(A);
+    torch.rsqrt(A); A.reciprocal(); torch.sin(A); torch.cos(A); torch.erf(A); torch.expm1(A);
+    torch.log1p(A); torch.floor(A); torch.ceil(A); torch.round(A); torch.trunc(A); torch.frac(A);
+    torch.sign(A); A.abs(); -A; torch.square(A); F.gelu(A); F.gelu(A, approximate='tanh'); F.silu(A);
+    F.mish(A); F.softplus(A); F.elu(A); F.selu(A); F.celu(A, 0.7); F.leaky_relu(A, 0.1); F.hardtanh(A);
+    F.hardswish(A); F.hardsigmoid(A); F.hardshrink(A); F.softshrink(A); F.threshold(A, 0.5, 0.25);
+    F.logsigmoid(A); F.tanhshrink(A); F.softsign(A); F.relu6(A); torch.nan_to_num(A); torch.sgn(A);
+    torch.exp2(A); torch.log2(A); torch.log10(A); torch.atan(A); torch.asin(A); torch.acos(A);
+    torch.sinh(A); torch.cosh(A); torch.asinh(A); torch.acosh(A); torch.atanh(A); torch.logit(A, 0.1);
+    torch.sinc(A); torch.erfc(A); torch.deg2rad(A); torch.positive(A); A ** 2; A ** 3; A ** 0.5; A ** -1; 1
+    / A; 1.0 - A; A * A; A + A; torch.clamp(A, -0.5, 1.0); A.clamp(min=0.1); A.clamp(max=0.7); F.softplus(A,
+    2.0, 3.0); torch.nan_to_num(A, 0.5, 1.0, -1.0); torch.log(A.abs() + 1e-3); torch.sqrt(A.abs());
+    A.exp().add(1).log(); torch.heaviside(A, A); torch.special.i0(A); torch.lgamma(A); torch.tan(A);
+    torch.rad2deg(A); A.round(decimals=1); torch.special.entr(A)
 """
 _ASKED = """
-    torch.isnan(A); torch.isinf(A); torch.isfinite(A); torch.signbit(A); torch.isposinf(A); torch.isneginf(A); A != A; A == 0; A > 0; A.bool();
-    torch.logical_not(A)
+    torch.isnan(A); torch.isinf(A); torch.isfinite(A); torch.signbit(A); torch.isposinf(A);
+    torch.isneginf(A); A != A; A == 0; A > 0; A.bool(); torch.logical_not(A)
 """
 _PAIRED = """
-    A + B; A - B; A * B; A / B; torch.maximum(A, B); torch.minimum(A, B); torch.add(A, B, alpha=2); torch.sub(A, B, alpha=0.5); A * 2 + B;
-    torch.fmax(A, B); torch.fmin(A, B); torch.atan2(A, B); torch.hypot(A, B); torch.copysign(A, B); torch.lerp(A, B, 0.3);
-    torch.lerp(A, B, 0.7); torch.logaddexp(A, B); torch.xlogy(A, B); torch.addcmul(A, B, B, value=0.5); torch.addcdiv(A, A, B); A // B; A % B;
-    torch.fmod(A, B); torch.div(A, B, rounding_mode='trunc'); torch.div(A, B, rounding_mode='floor'); A.abs() ** B; torch.heaviside(A, B);
-    torch.where(A > B, A, B); torch.where(A > 0, A, B); torch.clamp(A, min=B); torch.dist(A, B); (A - B).abs(); A * torch.sigmoid(B);
-    torch.logaddexp2(A, B); torch.ldexp(A, torch.ones_like(B)); torch.nextafter(A, B); torch.float_power(A.abs(), B)
+    A + B; A - B; A * B; A / B; torch.maximum(A, B); torch.minimum(A, B); torch.add(A, B, alpha=2);
+    torch.sub(A, B, alpha=0.5); A * 2 + B; torch.fmax(A, B); torch.fmin(A, B); torch.atan2(A, B);
+    torch.hypot(A, B); torch.copysign(A, B); torch.lerp(A, B, 0.3); torch.lerp(A, B, 0.7);
+    torch.logaddexp(A, B); torch.xlogy(A, B); torch.addcmul(A, B, B, value=0.5); torch.addcdiv(A, A, B); A
+    // B; A % B; torch.fmod(A, B); torch.div(A, B, rounding_mode='trunc'); torch.div(A, B,
+    rounding_mode='floor'); A.abs() ** B; torch.heaviside(A, B); torch.where(A > B, A, B); torch.where(A >
+    0, A, B); torch.clamp(A, min=B); torch.dist(A, B); (A - B).abs(); A * torch.sigmoid(B);
+    torch.logaddexp2(A, B); torch.ldexp(A, torch.ones_like(B)); torch.nextafter(A, B);
+    torch.float_power(A.abs(), B)
 """
 _COMPARED = "A == B; A != B; A < B; A <= B; A > B; A >= B; torch.isclose(A, B); torch.logical_xor(A, B)"
 _WHOLE = """
-    -A; A.abs(); ~A; A * A; A + 1; A * 3; A * 100000; A // 3; A % 3; A % -7; A // -5; torch.fmod(A, 3); torch.div(A, 3, rounding_mode='trunc');
-    torch.sign(A); A.clamp(-5, 7); A << 1; A >> 1; A & 3; A | 8; A ^ 5; A ** 2; A / 4; A * 0.5; A.float(); A.double(); A % 2 == 0; A > 3;
-    torch.sqrt(A.abs()); torch.sigmoid(A); A.bool(); torch.clamp_min(A, 2); A + 0.5; 7 - A; A == 3; torch.exp(A * 0.1); A // 2.0; A % 0.7
+    -A; A.abs(); ~A; A * A; A + 1; A * 3; A * 100000; A // 3; A % 3; A % -7; A // -5; torch.fmod(A, 3);
+    torch.div(A, 3, rounding_mode='trunc'); torch.sign(A); A.clamp(-5, 7); A << 1; A >> 1; A & 3; A | 8; A ^
+    5; A ** 2; A / 4; A * 0.5; A.float(); A.double(); A % 2 == 0; A > 3; torch.sqrt(A.abs());
+    torch.sigmoid(A); A.bool(); torch.clamp_min(A, 2); A + 0.5; 7 - A; A == 3; torch.exp(A * 0.1); A // 2.0;
+    A % 0.7
 """
 _WHOLE_PAIRED = """
-    A + B; A - B; A * B; A & B; A | B; A ^ B; torch.maximum(A, B); torch.minimum(A, B); A == B; A < B; A >= B; A // (B % 5 + 2); A % (B % 7 + 3);
-    torch.where(A > B, A, B); A << (B & 3); A >> (B & 3); torch.fmod(A, B % 5 + 2); torch.div(A, B % 3 + 2, rounding_mode='floor');
-    A / (B % 5 + 2); torch.add(A, B, alpha=3); torch.lcm(A % 9, B % 7); torch.gcd(A, B)
+    A + B; A - B; A * B; A & B; A | B; A ^ B; torch.maximum(A, B); torch.minimum(A, B); A == B; A < B; A >=
+    B; A // (B % 5 + 2); A % (B % 7 + 3); torch.where(A > B, A, B); A << (B & 3); A >> (B & 3);
+    torch.fmod(A, B % 5 + 2); torch.div(A, B % 3 + 2, rounding_mode='floor'); A / (B % 5 + 2); torch.add(A,
+    B, alpha=3); torch.lcm(A % 9, B % 7); torch.gcd(A, B)
 """
 _LOGICAL = """
-    ~A; torch.logical_not(A); A.float(); A.int(); A.long(); A + 1; A * 2.5; A.half(); A.to(torch.uint8); A.double(); A.to(torch.bfloat16)
+    ~A; torch.logical_not(A); A.float(); A.int(); A.long(); A + 1; A * 2.5; A.half(); A.to(torch.uint8);
+    A.double(); A.to(torch.bfloat16)
 """
 _LOGICAL_PAIRED = """
-    A & B; A | B; A ^ B; torch.logical_and(A, B); torch.logical_or(A, B); A == B; A != B; A + B; A * B; torch.maximum(A, B); A < B
+    A & B; A | B; A ^ B; torch.logical_and(A, B); torch.logical_or(A, B); A == B; A != B; A + B; A * B;
+    torch.maximum(A, B); A < B
 """
 
 

@@ -5,46 +5,57 @@ from __future__ import annotations
 from tritonsmith.benchmarks.random_modules.scope import Scope, has_axes, is_float, is_number, is_whole
 
 _REDUCED = """
-    A.sum(D); A.mean(D); A.amax(D); A.amin(D); A.sum(D, keepdim=True); A.mean(D, keepdim=True); A.amax(D, keepdim=True); A.sum(); A.mean();
-    A.max(); A.min(); A.var(D); A.std(D, correction=0); A.var(D, unbiased=False, keepdim=True); torch.max(A, D); torch.min(A, D); A.argmax(D);
-    A.argmin(D, keepdim=True); A.argmax(); A.prod(D); A.norm(dim=D); torch.linalg.vector_norm(A, 1, D); torch.linalg.vector_norm(A, inf, D);
-    A.norm(); torch.logsumexp(A, D); torch.aminmax(A, dim=D); A.nansum(D); A.nanmean(D); torch.count_nonzero(A, D); A.any(D); A.all(D);
-    torch.std_mean(A, D); A.median(D); A.nanmedian(D); torch.quantile(A.float(), 0.3, D); A.square().sum(D); A.sum((0, -1)); A.mean((0, 1));
-    A.sum(D, dtype=torch.float64); torch.linalg.vector_norm(A, 3, D); A.abs().amax(D); A.kthvalue(1, D); A.float().var(); A.sum(-1).sum()
+    A.sum(D); A.mean(D); A.amax(D); A.amin(D); A.sum(D, keepdim=True); A.mean(D, keepdim=True); A.amax(D,
+    keepdim=True); A.sum(); A.mean(); A.max(); A.min(); A.var(D); A.std(D, correction=0); A.var(D,
+    unbiased=False, keepdim=True); torch.max(A, D); torch.min(A, D); A.argmax(D); A.argmin(D, keepdim=True);
+    A.argmax(); A.prod(D); A.norm(dim=D); torch.linalg.vector_norm(A, 1, D); torch.linalg.vector_norm(A,
+    inf, D); A.norm(); torch.logsumexp(A, D); torch.aminmax(A, dim=D); A.nansum(D); A.nanmean(D);
+    torch.count_nonzero(A, D); A.any(D); A.all(D); torch.std_mean(A, D); A.median(D); A.nanmedian(D);
+    torch.quantile(A.float(), 0.3, D); A.square().sum(D); A.sum((0, -1)); A.mean((0, 1)); A.sum(D,
+    dtype=torch.float64); torch.linalg.vector_norm(A, 3, D); A.abs().amax(D); A.kthvalue(1, D);
+    A.float().var(); A.sum(-1).sum()
 """
 _SCANNED = """
-    A.cumsum(D); A.cumprod(D); torch.cummax(A, D); torch.cummin(A, D); torch.logcumsumexp(A, D); torch.sort(A, D); torch.sort(A, D, True);
-    torch.argsort(A, D); torch.topk(A, 1, D); torch.topk(A, 2, D, largest=False); torch.softmax(A, D); torch.log_softmax(A, D); F.softmin(A, D);
-    torch.diff(A, dim=D); torch.softmax(A, D); A.flip(D).cumsum(D); torch.softmax(A, D, dtype=torch.float32); torch.sort(A, D, stable=True);
-    F.glu(A, D); torch.trapezoid(A, dim=D)
+    A.cumsum(D); A.cumprod(D); torch.cummax(A, D); torch.cummin(A, D); torch.logcumsumexp(A, D);
+    torch.sort(A, D); torch.sort(A, D, True); torch.argsort(A, D); torch.topk(A, 1, D); torch.topk(A, 2, D,
+    largest=False); torch.softmax(A, D); torch.log_softmax(A, D); F.softmin(A, D); torch.diff(A, dim=D);
+    torch.softmax(A, D); A.flip(D).cumsum(D); torch.softmax(A, D, dtype=torch.float32); torch.sort(A, D,
+    stable=True); F.glu(A, D); torch.trapezoid(A, dim=D)
 """
 _REDUCED_WHOLE = """
-    A.sum(D); A.sum(); A.amax(D); A.amin(D); A.prod(D); torch.max(A, D); A.argmax(D); A.argmin(D); A.cumsum(D); A.cumprod(D); torch.sort(A, D);
-    A.any(D); A.all(D); torch.count_nonzero(A, D); torch.cummax(A, D); A.float().mean(D); torch.aminmax(A, dim=D); A.max(); torch.topk(A, 1, D);
-    A.sum(D, dtype=torch.int32); A.median(D); torch.bincount(A.reshape(-1).long() % 5, minlength=5); torch.sum(A, D, keepdim=True); A.diff(dim=D)
+    A.sum(D); A.sum(); A.amax(D); A.amin(D); A.prod(D); torch.max(A, D); A.argmax(D); A.argmin(D);
+    A.cumsum(D); A.cumprod(D); torch.sort(A, D); A.any(D); A.all(D); torch.count_nonzero(A, D);
+    torch.cummax(A, D); A.float().mean(D); torch.aminmax(A, dim=D); A.max(); torch.topk(A, 1, D); A.sum(D,
+    dtype=torch.int32); A.median(D); torch.bincount(A.reshape(-1).long() % 5, minlength=5); torch.sum(A, D,
+    keepdim=True); A.diff(dim=D)
 """
 _NORMED = """
-    F.layer_norm(A, (N,)); F.layer_norm(A, (N,), eps=1e-3); F.rms_norm(A, (N,)); F.normalize(A, dim=-1); F.normalize(A, p=1.0, dim=0);
-    F.layer_norm(A, A.shape[-2:]); A / A.norm(dim=-1, keepdim=True).clamp(min=1e-6); A * torch.rsqrt(A.pow(2).mean(-1, keepdim=True) + 1e-6);
-    (A - A.mean(-1, keepdim=True)) / (A.std(-1, keepdim=True) + 1e-5); F.instance_norm(A); F.group_norm(A, 1); F.local_response_norm(A, 3)
+    F.layer_norm(A, (N,)); F.layer_norm(A, (N,), eps=1e-3); F.rms_norm(A, (N,)); F.normalize(A, dim=-1);
+    F.normalize(A, p=1.0, dim=0); F.layer_norm(A, A.shape[-2:]); A / A.norm(dim=-1,
+    keepdim=True).clamp(min=1e-6); A * torch.rsqrt(A.pow(2).mean(-1, keepdim=True) + 1e-6); (A - A.mean(-1,
+    keepdim=True)) / (A.std(-1, keepdim=True) + 1e-5); F.instance_norm(A); F.group_norm(A, 1);
+    F.local_response_norm(A, 3)
 """
 _POOLED = {
     3: """
-    F.max_pool1d(A, 2); F.avg_pool1d(A, 2); F.max_pool1d(A, 3, 2, 1); F.avg_pool1d(A, 3, 1, 1); F.adaptive_avg_pool1d(A, 2);
-    F.adaptive_max_pool1d(A, 3); F.max_pool1d(A, 2, 1, 0, 2); F.max_pool1d(A, 2, ceil_mode=True); F.lp_pool1d(A, 2.0, 2);
-    F.avg_pool1d(A, 3, 2, 1, count_include_pad=False); F.max_pool1d(A, 3, return_indices=True); F.interpolate(A, scale_factor=2.0)
-    """,
+    F.max_pool1d(A, 2); F.avg_pool1d(A, 2); F.max_pool1d(A, 3, 2, 1); F.avg_pool1d(A, 3, 1, 1);
+    F.adaptive_avg_pool1d(A, 2); F.adaptive_max_pool1d(A, 3); F.max_pool1d(A, 2, 1, 0, 2); F.max_pool1d(A,
+    2, ceil_mode=True); F.lp_pool1d(A, 2.0, 2); F.avg_pool1d(A, 3, 2, 1, count_include_pad=False);
+    F.max_pool1d(A, 3, return_indices=True); F.interpolate(A, scale_factor=2.0)
+""",
     4: """
-    F.max_pool2d(A, 2); F.avg_pool2d(A, 2); F.max_pool2d(A, 3, 2, 1); F.avg_pool2d(A, 3, 1, 1); F.adaptive_avg_pool2d(A, 1);
-    F.adaptive_avg_pool2d(A, (2, 3)); F.adaptive_max_pool2d(A, 2); F.max_pool2d(A, 2, ceil_mode=True); F.lp_pool2d(A, 2.0, 2);
-    F.avg_pool2d(A, 3, 2, 1, count_include_pad=False); F.max_pool2d(A, 2, return_indices=True); F.avg_pool2d(A, 2, ceil_mode=True)
-    """,
+    F.max_pool2d(A, 2); F.avg_pool2d(A, 2); F.max_pool2d(A, 3, 2, 1); F.avg_pool2d(A, 3, 1, 1);
+    F.adaptive_avg_pool2d(A, 1); F.adaptive_avg_pool2d(A, (2, 3)); F.adaptive_max_pool2d(A, 2);
+    F.max_pool2d(A, 2, ceil_mode=True); F.lp_pool2d(A, 2.0, 2); F.avg_pool2d(A, 3, 2, 1,
+    count_include_pad=False); F.max_pool2d(A, 2, return_indices=True); F.avg_pool2d(A, 2, ceil_mode=True)
+""",
 }
 _LOSSES = """
-    F.mse_loss(A, B); F.l1_loss(A, B, reduction='sum'); F.smooth_l1_loss(A, B); F.huber_loss(A, B, delta=0.7);
-    F.binary_cross_entropy_with_logits(A, torch.sigmoid(B)); F.kl_div(A, torch.softmax(B, -1), reduction='batchmean');
-    F.mse_loss(A, B, reduction='none'); F.soft_margin_loss(A, torch.sign(B)); F.cosine_similarity(A, B, dim=-1);
-    F.poisson_nll_loss(A, B.abs()); F.pairwise_distance(A, B); F.hinge_embedding_loss(A, torch.sign(B)); F.cross_entropy(A, torch.softmax(B, -1))
+    F.mse_loss(A, B); F.l1_loss(A, B, reduction='sum'); F.smooth_l1_loss(A, B); F.huber_loss(A, B,
+    delta=0.7); F.binary_cross_entropy_with_logits(A, torch.sigmoid(B)); F.kl_div(A, torch.softmax(B, -1),
+    reduction='batchmean'); F.mse_loss(A, B, reduction='none'); F.soft_margin_loss(A, torch.sign(B));
+    F.cosine_similarity(A, B, dim=-1); F.poisson_nll_loss(A, B.abs()); F.pairwise_distance(A, B);
+    F.hinge_embedding_loss(A, torch.sign(B)); F.cross_entropy(A, torch.softmax(B, -1))
 """
 
 
@@ -92,9 +103,12 @@ def draw_norm(scope: Scope) -> str:
     if channels and scope.chance.random() < 0.5:
         first, second = scope.choose(channels), scope.choose(channels)
         return scope.choose(
-            [f"F.batch_norm({name}, {first}, {second}.abs() + 0.5)", f"F.batch_norm({name}, {first}, {second}.abs() + 0.5, {second}, {first})",
-             f"F.group_norm({name}, 1, {first}, {second})"]
-        )  # fmt: skip
+            [
+                f"F.batch_norm({name}, {first}, {second}.abs() + 0.5)",
+                f"F.batch_norm({name}, {first}, {second}.abs() + 0.5, {second}, {first})",
+                f"F.group_norm({name}, 1, {first}, {second})",
+            ]
+        )
     return scope.choose(_split(_NORMED)).replace("A", name).replace("N", str(size))
 
 

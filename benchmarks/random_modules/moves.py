@@ -23,16 +23,35 @@ def draw_view(scope: Scope) -> str:
     size = value.shape[axis]
     order = scope.chance.sample(range(axes), axes)
     kinds = [
-        f"{name}.reshape(-1)", f"{name}.flatten()", f"{name}.permute({', '.join(map(str, order))})", f"{name}.unsqueeze({axis})",
-        f"{name}.squeeze()", f"{name}.transpose(0, {axis})", f"{name}.movedim(0, {axis})", f"{name}.transpose(-1, {axis})",
-        f"{name}.select({axis}, {scope.chance.randrange(max(size, 1))})", f"{name}[..., :{max(1, value.shape[-1] // 2)}]",
+        f"{name}.reshape(-1)",
+        f"{name}.flatten()",
+        f"{name}.permute({', '.join(map(str, order))})",
+        f"{name}.unsqueeze({axis})",
+        f"{name}.squeeze()",
+        f"{name}.transpose(0, {axis})",
+        f"{name}.movedim(0, {axis})",
+        f"{name}.transpose(-1, {axis})",
+        f"{name}.select({axis}, {scope.chance.randrange(max(size, 1))})",
+        f"{name}[..., :{max(1, value.shape[-1] // 2)}]",
         f"{name}[{scope.choose(['0', '-1', '::2', '1:', 'None', '..., None', '..., 0', ':, None', '..., ::3', '..., 1:-1'])}]",
-        f"{name}.narrow({axis}, {size // 3}, {max(1, size // 2)})", f"{name}.reshape({_write_shape(scope, value.numel())})",
-        f"{name}.view({_write_shape(scope, value.numel())})", f"{name}.contiguous()", f"{name}.clone()", f"{name}.expand(2, *{name}.shape)",
-        f"{name}.unsqueeze(0).expand(3, {', '.join(['-1'] * axes)})", f"{name}.unfold({axis}, {max(1, min(size, 3))}, {scope.choose([1, 2])})",
-        f"{name}.diagonal()", f"{name}.swapaxes(0, -1)", f"{name}.mT", f"{name}.ravel()", f"{name}.chunk(2, {axis})",
-        f"{name}.split({max(1, (size + 1) // 2)}, {axis})", f"{name}.unbind({axis})", f"torch.atleast_2d({name})", f"{name}.view_as({name})",
-    ]  # fmt: skip
+        f"{name}.narrow({axis}, {size // 3}, {max(1, size // 2)})",
+        f"{name}.reshape({_write_shape(scope, value.numel())})",
+        f"{name}.view({_write_shape(scope, value.numel())})",
+        f"{name}.contiguous()",
+        f"{name}.clone()",
+        f"{name}.expand(2, *{name}.shape)",
+        f"{name}.unsqueeze(0).expand(3, {', '.join(['-1'] * axes)})",
+        f"{name}.unfold({axis}, {max(1, min(size, 3))}, {scope.choose([1, 2])})",
+        f"{name}.diagonal()",
+        f"{name}.swapaxes(0, -1)",
+        f"{name}.mT",
+        f"{name}.ravel()",
+        f"{name}.chunk(2, {axis})",
+        f"{name}.split({max(1, (size + 1) // 2)}, {axis})",
+        f"{name}.unbind({axis})",
+        f"torch.atleast_2d({name})",
+        f"{name}.view_as({name})",
+    ]
     return scope.choose(kinds)
 
 
@@ -51,13 +70,21 @@ def draw_copy(scope: Scope) -> str:
     value = scope.values[name]
     axis, size = scope.axis(name), max(value.shape[scope.axis(name)], 1)
     kinds = [
-        f"{name}.flip({axis})", f"torch.roll({name}, {scope.choose([1, 2, -1])}, {axis})", f"{name}.repeat({', '.join(['2'] * value.ndim)})",
-        f"torch.tile({name}, (2,))", f"torch.repeat_interleave({name}, 2, dim={axis})", f"F.pad({name}, (1, 2))", f"torch.rot90({name})",
-        f"F.pad({name}, (0, {scope.choose([1, 3])}), value={scope.choose(['0', '1', '2'])})", f"torch.diag_embed({name})",
-        f"F.pad({name}, (-1, 1))", f"torch.flip({name}, [0])", f"{name}.repeat(2, {', '.join(['1'] * value.ndim)})",
+        f"{name}.flip({axis})",
+        f"torch.roll({name}, {scope.choose([1, 2, -1])}, {axis})",
+        f"{name}.repeat({', '.join(['2'] * value.ndim)})",
+        f"torch.tile({name}, (2,))",
+        f"torch.repeat_interleave({name}, 2, dim={axis})",
+        f"F.pad({name}, (1, 2))",
+        f"torch.rot90({name})",
+        f"F.pad({name}, (0, {scope.choose([1, 3])}), value={scope.choose(['0', '1', '2'])})",
+        f"torch.diag_embed({name})",
+        f"F.pad({name}, (-1, 1))",
+        f"torch.flip({name}, [0])",
+        f"{name}.repeat(2, {', '.join(['1'] * value.ndim)})",
         f"torch.take_along_dim({name}, {name}.new_zeros({tuple(value.shape)}, dtype=torch.int64), {axis})",
         f"torch.narrow_copy({name}, {axis}, 0, {size})",
-    ]  # fmt: skip
+    ]
     if value.ndim >= 2:
         kinds += [
             f"{name}.tril()",
@@ -114,9 +141,12 @@ def draw_index(scope: Scope) -> str:
     places = f"({flat}.long() % {size})"
     first = f"({flat}.long() % {value.shape[0]})"
     kinds = [
-        f"torch.index_select({name}, {axis}, {places})", f"{name}[{first}]", f"{name}.index_select({axis}, {places})",
-        f"{name}[{first} - {value.shape[0]}]", f"{name}.take({flat}.long() % {value.numel()})",
-    ]  # fmt: skip
+        f"torch.index_select({name}, {axis}, {places})",
+        f"{name}[{first}]",
+        f"{name}.index_select({axis}, {places})",
+        f"{name}[{first} - {value.shape[0]}]",
+        f"{name}.take({flat}.long() % {value.numel()})",
+    ]
     if value.ndim == 2 and is_float(value):
         kinds += [f"F.embedding({first}, {name})", f"{name}[:, {flat}.long() % {value.shape[1]}]"] * 2
     if value.ndim == 2:
@@ -137,8 +167,9 @@ def draw_index(scope: Scope) -> str:
     if is_number(value):
         kinds += [
             f"torch.zeros_like({name}).index_add({axis}, torch.arange({size}) // 2, {name})",
-            f"{name}.index_copy({axis}, torch.arange({size}).flip(0), {name})", f"{name}.index_fill({axis}, {places}, 1)",
-        ]  # fmt: skip
+            f"{name}.index_copy({axis}, torch.arange({size}).flip(0), {name})",
+            f"{name}.index_fill({axis}, {places}, 1)",
+        ]
     return scope.choose(kinds)
 
 
@@ -150,13 +181,26 @@ def draw_made(scope: Scope) -> str:
     dtype = scope.choose(TYPES)
     start, step = scope.choose([("0", "1"), ("1", "2"), ("-3", "1")])
     kinds = [
-        f"torch.arange({size})", f"torch.arange({size}) * 1000000007", f"torch.arange({size}, dtype=torch.float32)",
-        f"torch.arange({start}, {int(start) + int(step) * size}, {step})", f"torch.ones_like({name})", f"torch.zeros_like({name})",
-        f"torch.full_like({name}, 3)", f"torch.eye({size})", f"torch.linspace(0, 1, {size})", f"{name}.new_ones({size})",
-        f"torch.full(({size},), 0.1)", f"torch.tensor({[round(scope.chance.uniform(-2, 2), 2) for _ in range(min(size, 6))]})",
-        f"torch.ones({size}, dtype={dtype})", f"torch.arange({size}).to({dtype})", f"torch.zeros({tuple(value.shape)}, dtype={dtype})",
-        "torch.tensor(2)", "torch.tensor(0.3)", f"torch.ones({size}, {size}).tril()", f"torch.arange({size}).flip(0)",
-    ]  # fmt: skip
+        f"torch.arange({size})",
+        f"torch.arange({size}) * 1000000007",
+        f"torch.arange({size}, dtype=torch.float32)",
+        f"torch.arange({start}, {int(start) + int(step) * size}, {step})",
+        f"torch.ones_like({name})",
+        f"torch.zeros_like({name})",
+        f"torch.full_like({name}, 3)",
+        f"torch.eye({size})",
+        f"torch.linspace(0, 1, {size})",
+        f"{name}.new_ones({size})",
+        f"torch.full(({size},), 0.1)",
+        f"torch.tensor({[round(scope.chance.uniform(-2, 2), 2) for _ in range(min(size, 6))]})",
+        f"torch.ones({size}, dtype={dtype})",
+        f"torch.arange({size}).to({dtype})",
+        f"torch.zeros({tuple(value.shape)}, dtype={dtype})",
+        "torch.tensor(2)",
+        "torch.tensor(0.3)",
+        f"torch.ones({size}, {size}).tril()",
+        f"torch.arange({size}).flip(0)",
+    ]
     return scope.choose(kinds)
 
 
@@ -171,9 +215,11 @@ def draw_search(scope: Scope) -> str:
     ]
     if is_float(scope.values[name]):
         kinds += [
-            f"torch.bucketize({name}.float(), {bounds})", f"torch.bucketize({name}.float(), {bounds}, right=True)",
-            f"torch.searchsorted({bounds}, {name}.float())", f"{name}.masked_fill(torch.ones({size}, {size}).triu(1).bool(), -inf)",
-        ]  # fmt: skip
+            f"torch.bucketize({name}.float(), {bounds})",
+            f"torch.bucketize({name}.float(), {bounds}, right=True)",
+            f"torch.searchsorted({bounds}, {name}.float())",
+            f"{name}.masked_fill(torch.ones({size}, {size}).triu(1).bool(), -inf)",
+        ]
     return scope.choose(kinds)
 
 
