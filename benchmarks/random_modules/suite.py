@@ -157,6 +157,12 @@ def _parser() -> argparse.ArgumentParser:
     return parser
 
 
+def _list_seeds(options: argparse.Namespace) -> Sequence[int]:
+    if options.seeds:
+        return [int(word) for word in options.seeds.split(",")]
+    return range(options.seed, options.seed + options.count)
+
+
 def _write_tasks(folder: Path, seeds: Sequence[int]) -> None:
     from tritonsmith.benchmarks.random_modules.draw import draw_module  # noqa: PLC0415 - imports torch
 
@@ -173,7 +179,7 @@ def run(options: argparse.Namespace, words: Sequence[str] | None) -> list[Module
     try:
         if out:
             _write(out, begin_record("random_modules.suite", words))
-        for row in run_apart(range(options.seed, options.seed + options.count), deadline):
+        for row in run_apart(_list_seeds(options), deadline):
             row.reason = shorten_paths(row.reason)
             rows.append(row)
             if out:
@@ -198,9 +204,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         for row in judge_seeds([int(word) for word in options.worker.split(",")]):
             print_line(json.dumps(asdict(row)))
         return 0
-    seeds = range(options.seed, options.seed + options.count)
     if options.write:
-        _write_tasks(options.write, seeds)
+        _write_tasks(options.write, _list_seeds(options))
         return 0
     rows = run(options, arguments)
     for line in describe_end(rows):

@@ -1,0 +1,53 @@
+"""Modules of a few operators that random modules showed to be wrong, each of one kind.
+
+Run as a script under TRITON_INTERPRET=1, it prints {name: what is wrong}.
+"""
+
+import json
+import sys
+
+import torch
+
+from tritonsmith.benchmarks.random_modules.judge import Fate, ModuleJudge
+from tritonsmith.benchmarks.random_modules.module import Argument, RandomModule, Step
+
+CASES = {
+    # a constant that a step writes is rounded already: its type has nothing to round
+    "constant of 16 bits in place": (
+        {"x0": ((9, 9), "float16")},
+        ["v1 = F.layer_norm(x0, (9,))", "v2 = F.hardtanh(v1)", "v3 = v1.zero_()", "v4 = F.rms_norm(torch.clamp(v3, -0.5, 1.0), (9,))"],
+        "v2, v4, v1",
+    ),
+    # TF32 is for results of 16 bits; one of fp32 beside them is judged as fp32
+    "attention in fp32 beside 16 bits": (
+        {"x0": ((4, 9, 17), "float32")},
+        ["v1 = x0.to(torch.float16)", "v2 = F.scaled_dot_product_attention(x0, x0, x0)"],
+        "v1, v2",
+    ),
+}
+
+
+def make_module(name: str) -> RandomModule:
+    """One of the modules."""
+    given, lines, outputs = CASES[name]
+    arguments = tuple(Argument(key, shape, getattr(torch, dtype)) for key, (shape, dtype) in given.items())
+    steps = []
+    for line in lines:
+        targets, sign, text = line.partition(" = ")
+        steps.append(Step((), line) if "[" in targets or not sign else Step(tuple(targets.split(", ")), text))
+    return RandomModule(arguments, tuple(steps), tuple(outputs.split(", ")))
+
+
+def main() -> None:
+    """Judge all of them."""
+    judge, wrong = ModuleJudge(), {}
+    for name in sys.argv[1:] or CASES:
+        judged = judge.judge(make_module(name), 0)
+        if judged.fate not in (Fate.RIGHT, Fate.OPEN):
+            wrong[name] = f"{judged.fate} {judged.kind}: {judged.reason}"
+    judge.close()
+    sys.stdout.write(json.dumps(wrong))
+
+
+if __name__ == "__main__":
+    main()
