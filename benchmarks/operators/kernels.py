@@ -64,25 +64,31 @@ class Planned:
     kernel: Any = None
     in_float64: InFloat64 = field(default_factory=InFloat64)
 
-    def run_kernel(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """The kernel's results for copies of these values. Raises what it raises, and TimeoutError."""
+    def run_kernel(self, values: Sequence[torch.Tensor], *, arguments: bool = False) -> list[torch.Tensor]:
+        """The kernel's results for copies of these values. Raises what it raises, and TimeoutError.
+
+        Args:
+            values: the arguments.
+            arguments: whether what is left in the arguments counts as results too.
+        """
+        copies = list(map(copy_tensor, values))
         with limit_time(_SECONDS), schedule.session("round_robin", 0, detect_races=False):
-            return flatten(self.kernel(*map(copy_tensor, values)))
+            results = flatten(self.kernel(*copies))
+        return results + copies * arguments
 
-    def run_reference(self, values: Sequence[torch.Tensor]) -> list[torch.Tensor]:
-        """PyTorch's results for copies of these values. Raises what it raises."""
+    def run_reference(self, values: Sequence[torch.Tensor], *, arguments: bool = False) -> list[torch.Tensor]:
+        """PyTorch's results for copies of these values; with `arguments` as in `run_kernel`. Raises what it raises."""
         assert self.reference is not None
-        return flatten(self.reference(*map(copy_tensor, values)))
+        copies = list(map(copy_tensor, values))
+        return flatten(self.reference(*copies)) + copies * arguments
 
-    def compute_exact(
-        self, values: Sequence[torch.Tensor], around: contextlib.AbstractContextManager[Any] | None = None
-    ) -> list[torch.Tensor]:
-        """PyTorch's results in float64, within another mode of PyTorch where one is given."""
+    def compute_exact(self, values: Sequence[torch.Tensor], *, arguments: bool = False) -> list[torch.Tensor]:
+        """PyTorch's results in float64; with `arguments` as in `run_kernel`."""
         assert self.reference is not None
         wide = [stand_for(tensor.double(), tensor.dtype) if tensor.is_floating_point() else tensor.clone() for tensor in values]
         model = widen_module(self.reference)
-        with around or contextlib.nullcontext(), self.in_float64(model):
-            return flatten(model(*wide))
+        with self.in_float64(model):
+            return flatten(model(*wide)) + wide * arguments
 
 
 class KernelMaker:

@@ -125,4 +125,5 @@ def _run_moved(
         seed, step, operand, planned.reference, halves=halves, mirrored=mirrored, alike=seed % 5 == 4
     )
     with OpenCorners(seed * 2 + mirrored), mover:
-        return planned.compute_exact(values) if wide else planned.run_reference(values)
+        run = planned.compute_exact if wide else planned.run_reference
+        return run(values, arguments=True)

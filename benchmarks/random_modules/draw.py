@@ -21,8 +21,12 @@ from tritonsmith.benchmarks.random_modules.scope import FLOATS, TYPES, Scope
 from tritonsmith.benchmarks.random_modules.values import draw_values
 
 _SIZES = (1, 2, 3, 4, 5, 7, 8, 9, 13, 16, 17, 31, 33, 65)
+_LONG = (129, 257, 1025, 2049, 4099)
+"""Sizes at which rows are read in pieces, and a kernel has several programs."""
 _MOST_ELEMENTS = 2048
 """Of a value: the interpreter takes milliseconds for it."""
+_MOST_OF_LONG = 20_000
+"""Of a value that has a long axis."""
 _MOST_AXES = 5
 _ATTEMPTS = 40
 """Draws of one step until it is one that PyTorch takes."""
@@ -30,6 +34,7 @@ _MOST_RESULTS = 6
 _DRAWERS: tuple[tuple[Callable[[Scope], str], int], ...] = (
     (elementwise.draw_function, 14),
     (elementwise.draw_arithmetic, 14),
+    (elementwise.draw_mixed, 6),
     (elementwise.draw_comparison, 4),
     (elementwise.draw_question, 2),
     (elementwise.draw_whole, 6),
@@ -41,6 +46,8 @@ _DRAWERS: tuple[tuple[Callable[[Scope], str], int], ...] = (
     (moves.draw_copy, 6),
     (moves.draw_join, 3),
     (moves.draw_index, 5),
+    (moves.draw_scatter, 3),
+    (moves.draw_rotation, 2),
     (moves.draw_made, 3),
     (moves.draw_search, 2),
     (moves.draw_masked, 2),
@@ -70,7 +77,8 @@ def draw_module(seed: int) -> RandomModule:
         argument.name: argument.lay_out(value)
         for argument, value in zip(arguments, draw_values(arguments, "plain", seed), strict=True)
     }
-    frozen = {value.untyped_storage().data_ptr() for value in values.values()}
+    writes = chance.random() < 0.04
+    frozen = set() if writes else {value.untyped_storage().data_ptr() for value in values.values()}
     scope = Scope(chance, dict(values), frozen)
     steps: list[Step] = []
     for _ in range(chance.randint(2, 12)):
@@ -93,6 +101,9 @@ def _draw_arguments(chance: random.Random) -> list[Argument]:
     sizes = [chance.choice(_SIZES) for _ in range(3)]
     if chance.random() < 0.03:
         sizes[0] = 0
+    most = _MOST_ELEMENTS
+    if chance.random() < 0.06:
+        sizes, most = [chance.choice(_LONG), chance.choice((1, 2, 3)), 1], _MOST_OF_LONG
     main = chance.choices([*FLOATS, *TYPES], weights=[12, 3, 4, 3, *[1] * len(TYPES)])[0]
     arguments = []
     for number in range(chance.randint(1, 4)):
@@ -101,7 +112,7 @@ def _draw_arguments(chance: random.Random) -> list[Argument]:
             shape = tuple(
                 chance.choice([*sizes, *sizes, 1] if chance.random() < 0.9 else _SIZES) for _ in range(axes)
             )
-            if torch.Size(shape).numel() <= _MOST_ELEMENTS:
+            if torch.Size(shape).numel() <= most:
                 break
             sizes = [max(1, size // 2) for size in sizes] if chance.random() < 0.3 else sizes
         dtype = main if chance.random() < 0.65 else chance.choice(TYPES)

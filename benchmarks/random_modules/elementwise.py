@@ -67,6 +67,13 @@ _LOGICAL_PAIRED = """
 """
 
 
+_MIXED = """
+    A + B; A - B; A * B; A / B; torch.maximum(A, B); torch.minimum(A, B); torch.where(A > B, A, B); A == B; A < B; A >= B; A ** 2 + B;
+    torch.where(B > 0, A, B); torch.add(A, B, alpha=2); A * B + A; A - B * 2; torch.where(B != 0, A, 1); torch.mul(A, B).sum(-1);
+    torch.atan2(A, B); torch.rsub(A, B); A.add(B).mul(B); (A * B).to(A.dtype); torch.clamp(A, max=B); torch.fmod(A, B.abs() + 1)
+"""
+
+
 def _split(texts: str) -> list[str]:
     return [" ".join(text.split()) for text in texts.split(";") if text.strip()]
 
@@ -75,6 +82,7 @@ _UNARY, _QUESTIONS, _BINARY, _COMPARISONS = map(_split, (_SMOOTH, _ASKED, _PAIRE
 _UNARY_WHOLE, _BINARY_WHOLE, _UNARY_BOOL, _BINARY_BOOL = map(
     _split, (_WHOLE, _WHOLE_PAIRED, _LOGICAL, _LOGICAL_PAIRED)
 )
+_ANY = _split(_MIXED)
 _WRITES = ("add_", "mul_", "sub_", "copy_")
 _WRITES_ALONE = (
     "relu_()",
@@ -113,6 +121,17 @@ def draw_arithmetic(scope: Scope) -> str:
             return f"{first} {sign} {number}"
         return f"{number} {sign} {first}"
     return _fill(scope.choose(_BINARY), first, scope.pick_alike(first, is_float))
+
+
+def draw_mixed(scope: Scope) -> str:
+    """Arithmetic of two values of any types, one of which may have no axes."""
+    first = scope.pick()
+    dtype, alone = scope.values[first].dtype, scope.chance.random() < 0.4
+
+    def differs(value: object) -> bool:
+        return getattr(value, "dtype", None) != dtype and (not alone or getattr(value, "ndim", 1) == 0)
+
+    return _fill(scope.choose(_ANY), first, scope.pick_alike_shape(first, differs))
 
 
 def draw_comparison(scope: Scope) -> str:
@@ -189,6 +208,11 @@ def draw_write(scope: Scope) -> str:
     if kind < 0.75 or not value.ndim:
         source = scope.pick_alike(target)
         return f"{target}.{scope.choose(_WRITES)}({source})"
+    if scope.chance.random() < 0.3:
+        mask = scope.pick(is_bool, lambda part: part.shape == value.shape)
+        return scope.choose(
+            [f"{target}[{mask}] = 1", f"{target}.masked_fill_({mask}, 0)", f"{target}.mul_({mask})"]
+        )
     place = scope.choose(["..., 0", "..., -1", "..., 1:", "0", "::2", "..., ::2", "-1:"])
     number = "1" if not is_float(value) else scope.number()
     if scope.chance.random() < 0.5:

@@ -173,6 +173,59 @@ def draw_index(scope: Scope) -> str:
     return scope.choose(kinds)
 
 
+def draw_scatter(scope: Scope) -> str:
+    """A write of rows at places: at different ones, since the order of two writes to one place is open."""
+    target = scope.pick(has_axes(1), is_number)
+    value = scope.values[target]
+    size = value.shape[0]
+    if size < 2:
+        raise LookupError("no rows")
+    places = scope.choose(
+        [
+            f"torch.arange({size}).flip(0)",
+            f"torch.arange({size // 2}) * 2",
+            f"(torch.arange({size}) + 1) % {size}",
+        ]
+    )
+    source = scope.pick_alike(target, lambda part: part.shape == value.shape)
+    rows = f"{source}[:{size // 2}]" if "* 2" in places else source
+    wide = f"({places}).view({', '.join(['-1', *['1'] * (value.ndim - 1)])}).expand_as({rows})"
+    return scope.choose(
+        [
+            f"{target}.index_copy(0, {places}, {rows})",
+            f"{target}.index_add(0, {places}, {rows})",
+            f"{target}.scatter(0, {wide}, {rows})",
+            f"{target}.scatter_add(0, {wide}, {rows})",
+            f"{target}.index_put(({places},), {rows})",
+            f"{target}.clone().index_copy_(0, {places}, {rows})",
+            f"{target}.index_put(({places} // 2,), {rows}, accumulate=True)",
+            f"torch.slice_scatter({target}, {rows}, 0, 0, {rows}.shape[0])",
+            f"torch.select_scatter({target}, {source}[0], 0, 1)",
+            f"{target}.scatter(0, {wide}, 2)",
+            f"{target}.scatter_reduce(0, {wide}, {rows}, 'sum', include_self=False)",
+        ]
+    )
+
+
+def draw_rotation(scope: Scope) -> str:
+    """Halves of the last axis that change places, and pieces that come together again."""
+    name = scope.pick(has_axes(1), is_number)
+    size = scope.values[name].shape[-1]
+    half = size // 2
+    if half < 1:
+        raise LookupError("no halves")
+    sign = "-" if is_float(scope.values[name]) else ""
+    return scope.choose(
+        [
+            f"torch.cat(({sign}{name}[..., {half}:], {name}[..., :{half}]), -1)",
+            f"torch.cat([part * 2 for part in {name}.chunk(2, -1)], -1)",
+            f"torch.stack(({sign}{name}[..., 1::2][..., :{half}], {name}[..., ::2][..., :{half}]), -1).flatten(-2)",
+            f"sum({name}.unbind(-1))" if size < 9 else f"{name}[..., :{half}] + {name}[..., -{half}:]",
+            f"{name}[..., 1:] - {name}[..., :-1]",
+        ]
+    )
+
+
 def draw_made(scope: Scope) -> str:
     """Values out of none: places, ones, a diagonal, numbers."""
     name = scope.pick(has_axes(1))
