@@ -376,12 +376,25 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "") -> Expres
         return _write_leaf(tree, dtype)
     if tree.operator is Operator.NEG and (number := read_number(tree)) is not None and is_typed(number, dtype):
         return write_number(number, dtype)
+    if tree.operator is Operator.WHERE and (typed := _type_choice(tree, dtype)) is not None:
+        return typed(operands)
     form = _compile(tree.operator, dtype == "float64")
     outside = dtype == "float64" and tree.operator.value.template.startswith(("libdevice.", "real_"))
     return form([
         _write_typed(argument.value, dtype) if outside and isinstance(argument, Constant) else write(argument, operands, dtype)
         for argument in tree.arguments
     ])  # fmt: skip
+
+
+def _type_choice(tree: Applied, dtype: str) -> Callable[[Sequence[Expression]], Expression] | None:
+    """How a choice between two numbers is written where its type would be fp32 or int32; None where nothing else is needed."""
+    condition, first, second = tree.arguments
+    numbers = read_number(first), read_number(second)
+    kind = {"float64": float, "int64": int}.get(dtype)
+    if kind is None or not all(type(number) is kind for number in numbers):
+        return None
+    form = _compile(Operator.WHERE, dtype == "float64")
+    return lambda operands: form([write(condition, operands, dtype), write(first, operands, dtype), _write_typed(numbers[1], dtype)])
 
 
 def is_typed(value: Number, dtype: str) -> bool:
