@@ -13,7 +13,7 @@ from torch.utils._pytree import tree_map
 from tritonsmith.benchmarks.operators.kernels import Planned
 from tritonsmith.benchmarks.operators.special import stride
 from tritonsmith.benchmarks.random_modules.module import RandomModule
-from tritonsmith.evaluator.oracle.checks.moves import Mover, read_name
+from tritonsmith.evaluator.oracle.checks.moves import Mover, Steps, read_name
 
 _STEP = 2.0**-21
 """Four units of float32's last place, as a share of a value."""
@@ -34,6 +34,8 @@ _EITHER_ZERO = frozenset(
 _OTHER_CODE = frozenset("remainder fmod floor_divide div".split())
 """Operators whose code for vectors differs at corners from that for single elements, which is what cards have. Every other run has the
 latter for all elementwise operators."""
+_CANCEL = frozenset("logaddexp logaddexp2 addcmul addcdiv lerp".split())
+"""Elementwise operators whose result may be far smaller than what they add up: it errs by last places of their operands."""
 _HALVES = (torch.float16, torch.bfloat16)
 
 
@@ -42,11 +44,13 @@ class OpenCorners(TorchDispatchMode):
 
     Args:
         seed: of the signs.
+        step: how far values of a type are moved, as a share of each.
     """
 
-    def __init__(self, seed: int) -> None:
+    def __init__(self, seed: int, step: Steps) -> None:
         super().__init__()
         self._generator = torch.Generator().manual_seed(seed)
+        self._step = step
         self._strided = seed % 2 == 1
 
     def __torch_dispatch__(
@@ -59,7 +63,16 @@ class OpenCorners(TorchDispatchMode):
         result = func(*args, **dict(kwargs or {}))
         if func.is_view or func._schema.is_mutable:
             return result
+        if name in _CANCEL:
+            self._shift(result, [value for value in args if isinstance(value, torch.Tensor)])
         return tree_map(lambda value: self._turn(value, name in _EITHER_ZERO), result)
+
+    def _shift(self, result: torch.Tensor, operands: Sequence[torch.Tensor]) -> None:
+        """Move a sum by last places of its operands."""
+        scale = sum((value.abs().to(result.dtype) for value in operands), torch.zeros_like(result))
+        moved = (torch.rand(result.shape, generator=self._generator) * 2 - 1).to(result.dtype) * scale * self._step(result.dtype)
+        with torch.no_grad():
+            result.add_(torch.where(moved.isfinite(), moved, 0.0))
 
     def _turn(self, value: Any, zeros: bool) -> Any:
         """A result with other signs; itself where it has none that is open."""
@@ -124,6 +137,6 @@ def _run_moved(
     mover = Mover(
         seed, step, operand, planned.reference, halves=halves, mirrored=mirrored, alike=seed % 5 == 4
     )
-    with OpenCorners(seed * 2 + mirrored), mover:
+    with mover, OpenCorners(seed * 2 + mirrored, step):  # which sees an operator ahead of the mover
         run = planned.compute_exact if wide else planned.run_reference
         return run(values, arguments=True)

@@ -15,7 +15,6 @@ from tritonsmith.benchmarks.operators.kernels import (
     KernelMaker,
     Outcome,
     Planned,
-    copy_tensor,
     limit_time,
     shorten_error,
 )

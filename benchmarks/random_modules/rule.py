@@ -75,7 +75,7 @@ class Range:
             whole = ours.to(torch.int64)
             return (whole < self._low) | (whole > self._high)
         values = ours.double()
-        room = self._find_room()
+        room, spread = self._find_room(), self._high - self._low
         near = values.isfinite() & (values >= self._low - room) & (values <= self._high + room)
         plus, minus = self._signs
         zero = near & (values == 0) & (self._low == 0) & (self._high == 0)
@@ -85,7 +85,8 @@ class Range:
             | ((values == float("inf")) & self._positive)
             | ((values == -float("inf")) & self._negative)
         )
-        return ~((near & ~wrong_zero) | same)
+        blurred = (self._low < 0) & (self._high > 0) & (spread > _ROUGH * torch.maximum(-self._low, self._high))
+        return ~((near & ~wrong_zero) | same | blurred)  # of what may have either sign no digit is known
 
     def is_rough(self) -> torch.Tensor:
         """Where rounding decides an element: other runs gave visibly other values."""

@@ -140,6 +140,7 @@ def _parser() -> argparse.ArgumentParser:
     parser.add_argument(
         "--seed", type=int, default=0, metavar="S", help="of the first module; others follow it"
     )
+    parser.add_argument("--seeds", default="", metavar="S,S", help="just these modules")
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), metavar="T", help="begin no module later than this"
     )

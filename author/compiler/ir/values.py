@@ -409,6 +409,13 @@ def base_of(value: Tensor) -> Tensor:
     return value
 
 
+def is_constant(value: Tensor) -> bool:
+    """Whether all elements of a value follow from numbers that forward writes out, and from no place."""
+    if isinstance(value, TensorView):
+        return value.guard is None and is_constant(value.source)
+    return isinstance(value, Formula) and all(map(is_constant, value.inputs))
+
+
 def is_rounded(value: Tensor) -> bool:
     """Whether a kernel has a value just as its type holds it: only arithmetic of 16 bits is done in a wider one."""
     if widen(value.dtype) == value.dtype:

@@ -222,6 +222,8 @@ class Emitter:
         for place, operand in enumerate(value.inputs):
             node = self.read(operand, align(at, operand.shape), guards)
             operands.append(node if is_name(node) or not value.casts(place) else _fill(operand.dtype, node))
+        if operands and not any(map(is_name, operands)):  # Python's numbers have no methods, and a type of their own
+            operands[0] = _fill(widen(value.inputs[0].dtype), operands[0])
         return value.fill(operands), frozenset().union(*map(self.depends, operands))
 
     def _move(self, value: TensorView, at: Coordinates, guards: tuple[Guard, ...]) -> Found:

@@ -24,6 +24,33 @@ CASES = {
         ["v1 = x0.to(torch.float16)", "v2 = F.scaled_dot_product_attention(x0, x0, x0)"],
         "v1, v2",
     ),
+    # between two numbers Triton chooses in fp32 or int32
+    "choice of numbers in float64": (
+        {"x0": ((7, 3), "float64")},
+        ["v1 = torch.sgn(x0)", "v2 = F.softplus(v1)", "v3 = torch.exp(torch.sign(x0)) / 3"],
+        "v2, v3",
+    ),
+    "choice of numbers in int64": (
+        {"x0": ((7, 3), "int64")},
+        ["v1 = torch.sign(x0) * 3000000000", "v2 = torch.where(x0 > 3, torch.sign(x0), x0) * 5000000000"],
+        "v1, v2",
+    ),
+    # a kernel would have Python's number, which has no methods and no axes
+    "extremes of ones": (
+        {"x0": ((3, 8), "float32")},
+        ["v1 = torch.ones(3, 8, dtype=torch.int64)", "v2, v3 = torch.cummax(v1, 1)", "v4 = v1.any(1)", "v5 = x0 + 1"],
+        "v2, v3, v4, v5",
+    ),
+    "sign bits of ones": (
+        {"x0": ((3, 8), "float32")},
+        ["v1 = torch.ones_like(x0)", "v2 = torch.signbit(v1)", "v3 = (v1 + 2).to(torch.int8)", "v4 = x0 + 1"],
+        "v2, v3, v4",
+    ),
+    "attention of ones": (
+        {"x0": ((1, 8, 8), "float32")},
+        ["v1 = torch.ones(1, 8, 8)", "v2 = F.scaled_dot_product_attention(x0, x0, v1)", "v3 = x0.scatter_add(1, v1.long(), x0)"],
+        "v2, v3",
+    ),
 }
 
 
