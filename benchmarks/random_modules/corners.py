@@ -61,7 +61,7 @@ class OpenCorners(TorchDispatchMode):
         if (name in _OTHER_CODE or elementwise) and not func._schema.is_mutable:
             args = tree_map(lambda value: stride(value) if isinstance(value, torch.Tensor) else value, args)
         result = func(*args, **dict(kwargs or {}))
-        if func.is_view or func._schema.is_mutable:
+        if func.is_view or (func._schema.is_mutable and name not in _EITHER_ZERO):
             return result
         if name in _CANCEL:
             self._shift(result, [value for value in args if isinstance(value, torch.Tensor)])
