@@ -153,7 +153,8 @@ def _try_expression(text: str, number: int, values: Values) -> tuple[Step, Value
         return trial, None
     result = made.pop("v_trial")
     parts = list(result) if isinstance(result, tuple | list) else [result]
-    step = Step(tuple(f"v{number + place}" for place in range(len(parts))), text)
+    alone = f"{text}[0]" if isinstance(result, tuple | list) and len(parts) == 1 else text
+    step = Step(tuple(f"v{number + place}" for place in range(len(parts))), alone)
     if not all(map(_is_admitted, parts)) or not 0 < len(parts) <= 4:
         return step, None
     return step, dict(zip(step.targets, parts, strict=True))

@@ -24,7 +24,7 @@ from tritonsmith.benchmarks.random_modules.rule import Comparison, compare, find
 from tritonsmith.benchmarks.random_modules.values import draw_values, is_known, list_kinds
 
 _PLAN_SECONDS = 20
-"""A plan that takes longer is a fault."""
+"""Of this processor; a plan that takes longer is a fault."""
 _PRODUCTS = re.compile(r" @ |matmul|mm\(|linear\(|einsum|conv|scaled_dot_product|dot\(|outer")
 _RUNS = 32
 """Other runs of the reference, where a result differs."""
@@ -90,15 +90,15 @@ class ModuleJudge:
     def plan(self, module: RandomModule, seed: int) -> Planned | Judged:
         """The module's kernel, or what became of it without one."""
         values = lay_out(module, draw_values(module.arguments, "plain", seed))
-        started = time.monotonic()
+        started = time.process_time()  # others may use this machine too
         try:
-            with warnings.catch_warnings(), limit_time(3 * _PLAN_SECONDS):
+            with warnings.catch_warnings(), limit_time(10 * _PLAN_SECONDS):
                 warnings.simplefilter("ignore")
                 planned = self._maker.plan(module.write(), values)
         except TimeoutError as error:
             return Judged(Fate.SLOW, str(error))
-        if time.monotonic() - started > _PLAN_SECONDS:
-            return Judged(Fate.SLOW, f"planned in {time.monotonic() - started:.0f} s")
+        if (spent := time.process_time() - started) > _PLAN_SECONDS:
+            return Judged(Fate.SLOW, f"planned in {spent:.0f} s")
         if planned.instead is not None:
             fates = {Outcome.LEFT: Fate.LEFT, Outcome.REFUSED: Fate.REFUSED, Outcome.WRONG: Fate.CRASHED}
             return Judged(fates[planned.instead.outcome], planned.instead.reason)
