@@ -1,15 +1,20 @@
 """Random modules: the same for a seed, valid task files, judged as PyTorch's values say, and made smaller where they are wrong."""
 
+import importlib.util
 import json
 import math
 import os
 import subprocess
 import sys
+from dataclasses import asdict
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 import torch
 
+from project import ROOT
+from tritonsmith.benchmarks.random_modules.digest import count_fates, read_rows
 from tritonsmith.benchmarks.random_modules.draw import draw_module
 from tritonsmith.benchmarks.random_modules.judge import Fate, Judged
 from tritonsmith.benchmarks.random_modules.minimise import minimise
@@ -18,7 +23,10 @@ from tritonsmith.benchmarks.random_modules.rule import compare
 from tritonsmith.benchmarks.random_modules.suite import ModuleRow, describe_end
 from tritonsmith.benchmarks.random_modules.values import KINDS, draw_values, is_known, list_kinds
 
-QUICK = ()
+QUICK = (
+    3017, 3045, 3056, 3067, 3071, 3074, 3076, 3077, 3101, 3127, 3129, 3133, 3174, 3226, 3244, 3249,
+    3276, 3282, 3283, 3285, 3287, 3291, 3302, 3308, 3382, 3384, 3405,
+)
 """Seeds of modules that take the interpreter little time."""
 SLOW = 8
 
@@ -85,7 +93,8 @@ def test_known_corners_are_left_out_by_the_values_that_reach_them() -> None:
 
 def test_steps_that_no_result_needs_are_dropped_and_writes_are_kept() -> None:
     steps = (
-        Step(("v1",), "x0 + 1"), Step(("v2",), "x1 * 2"), Step((), "v1[..., 0] = 3"), Step(("v3",), "v2.add_(1)"), Step(("v4",), "v1.sum()"),
+        Step(("v1",), "x0 + 1"), Step(("v2",), "x1 * 2"), Step((), "v1[..., 0] = 3"), Step(("v3",), "v2.add_(1)"),
+        Step(("v4",), "v1.sum()"),
     )  # fmt: skip
     arguments = (Argument("x0", (2,), torch.float32), Argument("x1", (2,), torch.float32))
     module = drop_unused(RandomModule(arguments, steps, ("v4",)))
@@ -152,3 +161,29 @@ def test_the_end_names_faults_by_kind_and_counts() -> None:
     *_, refused, counts = describe_end(rows)
     assert describe_end(rows)[0] == "WRONG x1 [exp] seed 2, nan: 1 for 2"
     assert refused == "refused x1: no recipe" and "1 wrong (333 per thousand)" in counts
+
+
+def load_page() -> ModuleType:
+    """The script docs/operators.py as a module."""
+    spec = importlib.util.spec_from_file_location("operators_page", ROOT / "docs" / "operators.py")
+    assert spec and spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_the_page_has_the_kept_counts_and_nothing_is_wrong() -> None:
+    page, text = load_page(), (ROOT / "docs" / "operators.md").read_text()
+    written = page.RANDOM_BEGIN + text.partition(page.RANDOM_BEGIN)[2].partition(page.RANDOM_END)[0] + page.RANDOM_END
+    assert written == page.write_modules(page.read_modules()), "run: python docs/operators.py --write"
+    assert page.read_modules()["after"]["faults"] == []
+
+
+def test_counts_are_per_thousand_and_name_faults(tmp_path: Path) -> None:
+    for name, fate in (("a", "wrong"), ("b", "right")):
+        crashed = ModuleRow(2, "crashed", "raises", signature="exp")
+        rows = [ModuleRow(1, fate), crashed, ModuleRow(3, "right"), ModuleRow(4, "refused", "no")]
+        (tmp_path / name).write_text("".join(json.dumps(asdict(row)) + "\n" for row in rows))
+    counts = count_fates(read_rows([tmp_path / "a", tmp_path / "b"]))
+    assert counts["per_thousand"] == {"right": 500.0, "crashed": 250.0, "refused": 250.0} and counts["refusals"] == {"no": 1}
+    assert [(fault["seed"], fault["operators"]) for fault in counts["faults"]] == [(2, "exp")]
