@@ -132,7 +132,10 @@ class KernelMaker:
             return Planned(None, Judgement(Outcome.REFUSED, "no settings that fit the card"))
         self._number += 1
         path = Path(self._folder.name) / f"kernel_{self._number}.py"
-        path.write_text(recipe.render(plan, settings))
+        try:
+            path.write_text(recipe.render(plan, settings))
+        except Exception as error:  # noqa: BLE001 - what is planned must be written
+            return Planned(None, Judgement(Outcome.WRONG, f"writing: {type(error).__name__}: {shorten_error(error)}"))
         try:
             return Planned(reference, None, import_candidate(path).ModelNew())
         except Exception as error:  # noqa: BLE001 - a text that does not import is wrong

@@ -46,6 +46,12 @@ CASES = {
         ["v1 = torch.ones_like(x0)", "v2 = torch.signbit(v1)", "v3 = (v1 + 2).to(torch.int8)", "v4 = x0 + 1"],
         "v2, v3, v4",
     ),
+    # a part that another part is made of cannot lie in the whole alone
+    "joined with what is made of it": (
+        {"x0": ((5, 9), "float32")},
+        ["v1 = x0.amax(-1, keepdim=True)", "v2 = v1 > 0", "v3 = v2.triu(1)", "v4 = torch.cat((v2, v3), 1)", "v5 = torch.cat((v2, ~v2), 1)"],
+        "v4, v5",
+    ),
     "attention of ones": (
         {"x0": ((1, 8, 8), "float32")},
         ["v1 = torch.ones(1, 8, 8)", "v2 = F.scaled_dot_product_attention(x0, x0, v1)", "v3 = x0.scatter_add(1, v1.long(), x0)"],
