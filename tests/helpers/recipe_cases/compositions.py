@@ -52,6 +52,11 @@ CASES = {
         ["v1 = x0.amax(-1, keepdim=True)", "v2 = v1 > 0", "v3 = v2.triu(1)", "v4 = torch.cat((v2, v3), 1)", "v5 = torch.cat((v2, ~v2), 1)"],
         "v4, v5",
     ),
+    "zeros that lie in memory": (
+        {"x0": ((4, 1), "float32"), "x1": ((3, 1), "float32")},
+        ["v1 = x0 * 2", "v2 = v1.zero_()", "v3 = v1 * torch.rsqrt(v1.pow(2).mean(-1, keepdim=True) + 1e-6)", "v4 = torch.cat((v3, v1), 0)"],
+        "v2, v3, v4",
+    ),
     "attention of ones": (
         {"x0": ((1, 8, 8), "float32")},
         ["v1 = torch.ones(1, 8, 8)", "v2 = F.scaled_dot_product_attention(x0, x0, v1)", "v3 = x0.scatter_add(1, v1.long(), x0)"],
