@@ -1,6 +1,6 @@
-"""Writes the result of the operators' suite into docs/operators.md: `python docs/operators.py [--write]`.
+"""Writes results of the operators' suite and of random modules into docs/operators.md: `python docs/operators.py [--write]`.
 
-Without the option it prints that part of the page. A test compares the two.
+Without the option it prints those parts of the page. Tests compare the two.
 """
 
 from __future__ import annotations
@@ -12,9 +12,12 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.benchmarks.operators.digest import DIGEST
+from tritonsmith.benchmarks.random_modules.digest import DIGEST as RANDOM
 
 PAGE = Path(__file__).resolve().parent / "operators.md"
 BEGIN, END = "<!-- operators: begin -->", "<!-- operators: end -->"
+RANDOM_BEGIN, RANDOM_END = "<!-- random: begin -->", "<!-- random: end -->"
+_FATES = ("right", "open", "left", "refused", "wrong", "crashed", "slow")
 WIDTH = 110
 """Characters of a line of names."""
 
@@ -66,6 +69,33 @@ def write_result(result: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
+def write_modules(result: dict[str, Any]) -> str:
+    """What stands between the marks of random modules, for kept counts."""
+    rows = []
+    for name, words in (("before", "seeds that the author was mended with"), ("after", "fresh seeds, at the end")):
+        counts = result[name]
+        figures = " | ".join(f"{counts['per_thousand'].get(fate, 0):g}" for fate in _FATES)
+        rows.append(f"| {words} | {counts['modules']:,} | {figures} |")
+    refusals = ", ".join(f"{count} {_escape(sentence)}" for sentence, count in result["after"]["refusals"].items())
+    return "\n".join([
+        RANDOM_BEGIN,
+        "",
+        f"| per thousand | modules | {' | '.join(_FATES)} |",
+        f"|--|--|{'--|' * len(_FATES)}",
+        *rows,
+        "",
+        f"Sentences of refusals at the end: {refusals or 'none'}.",
+        "",
+        RANDOM_END,
+    ])  # fmt: skip
+
+
+def read_modules() -> dict[str, Any]:
+    """The kept counts of random modules."""
+    result: dict[str, Any] = json.loads(RANDOM.read_text(encoding="utf-8"))
+    return result
+
+
 def read_result() -> dict[str, Any]:
     """The kept result."""
     result: dict[str, Any] = json.loads(DIGEST.read_text(encoding="utf-8"))
@@ -91,12 +121,14 @@ def main(words: list[str]) -> int:
     if words not in ([], ["--write"]):
         sys.stderr.write(f"{__doc__}\n")
         return 2
-    table = write_result(read_result())
+    parts = ((BEGIN, END, write_result(read_result())), (RANDOM_BEGIN, RANDOM_END, write_modules(read_modules())))
+    text = PAGE.read_text(encoding="utf-8")
+    for begin, end, table in parts:
+        text = text.partition(begin)[0] + table + text.partition(end)[2]
+        if not words:
+            sys.stdout.write(table + "\n")
     if words:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(text.partition(BEGIN)[0] + table + text.partition(END)[2], encoding="utf-8")
-    else:
-        sys.stdout.write(table + "\n")
+        PAGE.write_text(text, encoding="utf-8")
     return 0
 
 

@@ -14,6 +14,7 @@ from tritonsmith.author.compiler.kernels.attention.blocks import choose_blocks, 
 from tritonsmith.author.compiler.kernels.held import is_held
 from tritonsmith.author.compiler.kernels.product_tiles import TUNED, ProductTile, choose_tile, number_products, pick_settings
 from tritonsmith.author.compiler.plan import PLAIN, RegionPlan, read_regions
+from tritonsmith.author.compiler.reading.reader import list_values
 from tritonsmith.author.measured import Measured
 from tritonsmith.author.plan import KernelPlan
 from tritonsmith.author.recipe import Recipe, RecipeFamily, Settings
@@ -60,7 +61,7 @@ _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
 def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> Settings | None:
     """Plain settings; products of fp32 operands in parts, or in TF32 where the task allows it for them."""
     assert isinstance(plan, RegionPlan)
-    plain = _choose_products(precision) | {"registers": model_card(hardware).fits.tiles.third_registers}
+    plain = _choose_products(precision, fine=_has_fine_results(plan)) | {"registers": model_card(hardware).fits.tiles.third_registers}
     tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain, plan.card.fits.heads)
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
     if found is not None:
@@ -91,9 +92,21 @@ def _list_blocks(attentions: list[Attention], plain: Settings, fits: HeadFits) -
     return [settings | {"query_rows": queries, "key_rows": keys} for queries, keys in sizes]
 
 
-def _choose_products(precision: PrecisionClass) -> Settings:
-    """The plain settings with the ways to multiply that a class allows."""
-    attention = "tf32" if precision.allows_tf32 else "fp16x3"
+def _has_fine_results(plan: RegionPlan) -> bool:
+    """Whether a task that is one of 16 bits by its own types has results of fp32. They are judged as such: TF32 is too coarse for them."""
+    results = {value.dtype for value in list_values(plan.forward.results)}
+    given = {value.dtype for value in plan.forward.inputs}
+    return bool(results & {"float32", "float64"}) and bool((results | given) & {"float16", "bfloat16"})
+
+
+def _choose_products(precision: PrecisionClass, *, fine: bool = False) -> Settings:
+    """The plain settings with the ways to multiply that a class allows.
+
+    Args:
+        precision: the class.
+        fine: whether results are judged as fp32 whatever the class.
+    """
+    attention = "tf32" if precision.allows_tf32 and not fine else "fp16x3"
     return PLAIN | {"attention_products": attention, "scheme": "tf32" if precision is PrecisionClass.TF32 else "fp16x3"}
 
 

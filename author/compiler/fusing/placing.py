@@ -32,6 +32,10 @@ def place_parts(
     for region in regions:
         whole = region.stores[0] if isinstance(region, PointwiseRegion) and len(region.stores) == 1 else None
         placed = [_is_placed(part, whole, region, movable) for part in whole.parts] if isinstance(whole, Joined) else []
+        if isinstance(whole, Joined):  # what is left is computed from values by themselves
+            left = [part for part, there in zip(whole.parts, placed, strict=True) if not there]
+            needed = frozenset().union(*(_list_read(part, region) for part in left), frozenset())
+            placed = [there and id(part) not in needed for part, there in zip(whole.parts, placed, strict=True)]
         if not isinstance(whole, Joined) or not _is_worth_it(whole, placed):
             done.append(region)
             continue
@@ -60,6 +64,13 @@ def _is_placed(part: Tensor, whole: Joined, region: WorkRegion, movable: dict[in
     """Whether the region that stores a part may store it in the whole: nobody else reads it, and it is there once."""
     once = sum(part is one for one in whole.parts) == 1 and part.holder in (part, whole)
     return movable.get(id(part), region) is not region and id(part) in region.reads and once and part.dtype == whole.dtype
+
+
+def _list_read(value: Tensor, region: WorkRegion) -> frozenset[int]:
+    """Values in memory that a region reads for another one."""
+    if id(value) in region.reads:
+        return frozenset((id(value),))
+    return frozenset().union(*(_list_read(operand, region) for operand in value.operands), frozenset())
 
 
 def _is_worth_it(whole: Joined, placed: Sequence[bool]) -> bool:

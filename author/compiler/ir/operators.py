@@ -361,7 +361,7 @@ def drop_ones(tree: Tree) -> Tree:
 # How trees are written
 
 
-def write(tree: Tree, operands: Sequence[Expression], dtype: str = "") -> Expression:
+def write(tree: Tree, operands: Sequence[Expression], dtype: str = "", *, summed: bool = False) -> Expression:
     """The code of a tree with its operands filled in.
 
     Args:
@@ -369,6 +369,7 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "") -> Expres
         operands: the code of its operands.
         dtype: the type of the operands, as far as numbers among them have to be written for it (`write_number`). Functions of the device
             library take no number of fp32 beside one of float64.
+        summed: whether it is added to a value, whose type a choice between numbers then gets.
     """
     if isinstance(tree, Operand):
         return operands[tree.place]
@@ -376,12 +377,34 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "") -> Expres
         return _write_leaf(tree, dtype)
     if tree.operator is Operator.NEG and (number := read_number(tree)) is not None and is_typed(number, dtype):
         return write_number(number, dtype)
+    if tree.operator is Operator.WHERE and not summed and (typed := _type_choice(tree, dtype)) is not None:
+        return typed(operands)
     form = _compile(tree.operator, dtype == "float64")
+    summed = tree.operator in (Operator.ADD, Operator.SUB) and any(map(_is_of_operands, tree.arguments))
     outside = dtype == "float64" and tree.operator.value.template.startswith(("libdevice.", "real_"))
     return form([
-        _write_typed(argument.value, dtype) if outside and isinstance(argument, Constant) else write(argument, operands, dtype)
+        _write_typed(argument.value, dtype) if outside and isinstance(argument, Constant)
+        else write(argument, operands, dtype, summed=summed)
         for argument in tree.arguments
     ])  # fmt: skip
+
+
+def _is_of_operands(tree: Tree) -> bool:
+    """Whether a tree has the type of operands, as a choice between numbers has not."""
+    if isinstance(tree, Applied) and tree.operator is Operator.WHERE:
+        return any(map(_is_of_operands, tree.arguments[1:]))
+    return isinstance(tree, Operand) or (isinstance(tree, Applied) and any(map(_is_of_operands, tree.arguments)))
+
+
+def _type_choice(tree: Applied, dtype: str) -> Callable[[Sequence[Expression]], Expression] | None:
+    """How a choice between two numbers is written where its type would be fp32 or int32; None where nothing else is needed."""
+    condition, first, second = tree.arguments
+    numbers = read_number(first), read_number(second)
+    kind = {"float64": float, "int64": int}.get(dtype)
+    if kind is None or not all(type(number) is kind for number in numbers):
+        return None
+    form = _compile(Operator.WHERE, dtype == "float64")
+    return lambda operands: form([write(condition, operands, dtype), write(first, operands, dtype), _write_typed(numbers[1], dtype)])
 
 
 def is_typed(value: Number, dtype: str) -> bool:

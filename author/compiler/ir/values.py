@@ -15,6 +15,7 @@ from tritonsmith.author.compiler.ir.torch_calls import TorchCall, ViewStep
 from tritonsmith.author.types import BYTES as BYTES
 from tritonsmith.author.types import FLOATS as FLOATS
 from tritonsmith.author.types import TRITON_TYPES as TRITON_TYPES
+from tritonsmith.author.types import TYPES
 from tritonsmith.author.types import widen as widen
 
 TYPE_NAMES: dict[str, Expression] = {dtype: expression(text) for dtype, text in TRITON_TYPES.items()}
@@ -435,6 +436,13 @@ def base_of(value: Tensor) -> Tensor:
     return value
 
 
+def is_constant(value: Tensor) -> bool:
+    """Whether all elements of a value follow from numbers that forward writes out, and from no place."""
+    if isinstance(value, TensorView):
+        return value.guard is None and is_constant(value.source)
+    return isinstance(value, Formula) and all(map(is_constant, value.inputs))
+
+
 def is_rounded(value: Tensor) -> bool:
     """Whether a kernel has a value just as its type holds it: only arithmetic of 16 bits is done in a wider one."""
     if widen(value.dtype) == value.dtype:
@@ -442,5 +450,7 @@ def is_rounded(value: Tensor) -> bool:
     match value:
         case Formula(expression=Applied(Operator.CAST, (Applied(Operator.CAST, (_, Type(narrow))), Type("float32")))):
             return narrow == value.dtype
+        case Formula(expression=Constant(number)) if not isinstance(number, bool):
+            return math.isnan(number) or TYPES[value.dtype].round(number) == number
         case _:
             return False

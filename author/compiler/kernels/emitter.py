@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tritonsmith.author.compiler.ir.code import Compare, Expression, For, Keyword, Name, Number, Statement, number
+from tritonsmith.author.compiler.ir.code import Call, Compare, Expression, For, Group, Keyword, Name, Number, Statement, Unary, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, join_guards, loaded, ravel, unravel
 from tritonsmith.author.compiler.ir.operators import write
 from tritonsmith.author.compiler.ir.template import expression
@@ -25,7 +25,6 @@ from tritonsmith.author.compiler.ir.values import (
     align,
     list_parts,
 )
-from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.pieces import assign, choose, is_name, join_tests, load, store
 from tritonsmith.author.types import TYPES, widen
 
@@ -222,8 +221,8 @@ class Emitter:
         operands = []
         for place, operand in enumerate(value.inputs):
             node = self.read(operand, align(at, operand.shape), guards)
-            operands.append(node if is_name(node) or not value.casts(place) else _fill(operand.dtype, node))
-        if operands and not any(names_in(node) - {"float"} for node in operands):  # Python's numbers have no methods, and no type
+            operands.append(_fill(operand.dtype, node) if value.casts(place) and _is_number(node) else node)
+        if operands and all(map(_is_number, operands)):  # Python's numbers have no methods, and a type of their own
             operands = [_fill(widen(operand.dtype), node) for operand, node in zip(value.inputs, operands, strict=True)]
         return value.fill(operands), frozenset().union(*map(self.depends, operands))
 
@@ -273,6 +272,15 @@ class Emitter:
         value, index = locate_store(value, index)
         mask = self.mask(bounds)
         self.line(store(self.address(value, index, stored=True), element, mask, self.store_options))
+
+
+def _is_number(node: Expression) -> bool:
+    """Whether an expression is a number that is written out."""
+    if isinstance(node, Group):
+        return _is_number(node.inner)
+    if isinstance(node, Unary):
+        return _is_number(node.operand)
+    return isinstance(node, Number) or (isinstance(node, Call) and node.function == Name("float"))
 
 
 def _fill(dtype: str, value: Expression) -> Expression:

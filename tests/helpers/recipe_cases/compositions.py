@@ -1,0 +1,91 @@
+"""Modules of a few operators that random modules showed to be wrong, each of one kind.
+
+Run as a script under TRITON_INTERPRET=1, it prints {name: what is wrong}.
+"""
+
+import json
+import sys
+
+import torch
+
+from tritonsmith.benchmarks.random_modules.judge import Fate, ModuleJudge
+from tritonsmith.benchmarks.random_modules.module import Argument, RandomModule, Step
+
+CASES = {
+    # a constant that a step writes is rounded already: its type has nothing to round
+    "constant of 16 bits in place": (
+        {"x0": ((9, 9), "float16")},
+        ["v1 = F.layer_norm(x0, (9,))", "v2 = F.hardtanh(v1)", "v3 = v1.zero_()", "v4 = F.rms_norm(torch.clamp(v3, -0.5, 1.0), (9,))"],
+        "v2, v4, v1",
+    ),
+    # TF32 is for results of 16 bits; one of fp32 beside them is judged as fp32
+    "attention in fp32 beside 16 bits": (
+        {"x0": ((4, 9, 17), "float32")},
+        ["v1 = x0.to(torch.float16)", "v2 = F.scaled_dot_product_attention(x0, x0, x0)"],
+        "v1, v2",
+    ),
+    # between two numbers Triton chooses in fp32 or int32
+    "choice of numbers in float64": (
+        {"x0": ((7, 3), "float64")},
+        ["v1 = torch.sgn(x0)", "v2 = F.softplus(v1)", "v3 = torch.exp(torch.sign(x0)) / 3"],
+        "v2, v3",
+    ),
+    "choice of numbers in int64": (
+        {"x0": ((7, 3), "int64")},
+        ["v1 = torch.sign(x0) * 3000000000", "v2 = torch.where(x0 > 3, torch.sign(x0), x0) * 5000000000"],
+        "v1, v2",
+    ),
+    # a kernel would have Python's number, which has no methods and no axes
+    "extremes of ones": (
+        {"x0": ((3, 8), "float32")},
+        ["v1 = torch.ones(3, 8, dtype=torch.int64)", "v2, v3 = torch.cummax(v1, 1)", "v4 = v1.any(1)", "v5 = x0 + 1"],
+        "v2, v3, v4, v5",
+    ),
+    "sign bits of ones": (
+        {"x0": ((3, 8), "float32")},
+        ["v1 = torch.ones_like(x0)", "v2 = torch.signbit(v1)", "v3 = (v1 + 2).to(torch.int8)", "v4 = x0 + 1"],
+        "v2, v3, v4",
+    ),
+    # a part that another part is made of cannot lie in the whole alone
+    "joined with what is made of it": (
+        {"x0": ((5, 9), "float32")},
+        ["v1 = x0.amax(-1, keepdim=True)", "v2 = v1 > 0", "v3 = v2.triu(1)", "v4 = torch.cat((v2, v3), 1)", "v5 = torch.cat((v2, ~v2), 1)"],
+        "v4, v5",
+    ),
+    "zeros that lie in memory": (
+        {"x0": ((4, 1), "float32"), "x1": ((3, 1), "float32")},
+        ["v1 = x0 * 2", "v2 = v1.zero_()", "v3 = v1 * torch.rsqrt(v1.pow(2).mean(-1, keepdim=True) + 1e-6)", "v4 = torch.cat((v3, v1), 0)"],
+        "v2, v3, v4",
+    ),
+    "attention of ones": (
+        {"x0": ((1, 8, 8), "float32")},
+        ["v1 = torch.ones(1, 8, 8)", "v2 = F.scaled_dot_product_attention(x0, x0, v1)", "v3 = x0.scatter_add(1, v1.long(), x0)"],
+        "v2, v3",
+    ),
+}
+
+
+def make_module(name: str) -> RandomModule:
+    """One of the modules."""
+    given, lines, outputs = CASES[name]
+    arguments = tuple(Argument(key, shape, getattr(torch, dtype)) for key, (shape, dtype) in given.items())
+    steps = []
+    for line in lines:
+        targets, sign, text = line.partition(" = ")
+        steps.append(Step((), line) if "[" in targets or not sign else Step(tuple(targets.split(", ")), text))
+    return RandomModule(arguments, tuple(steps), tuple(outputs.split(", ")))
+
+
+def main() -> None:
+    """Judge all of them."""
+    judge, wrong = ModuleJudge(), {}
+    for name in sys.argv[1:] or CASES:
+        judged = judge.judge(make_module(name), 0)
+        if judged.fate not in (Fate.RIGHT, Fate.OPEN):
+            wrong[name] = f"{judged.fate} {judged.kind}: {judged.reason}"
+    judge.close()
+    sys.stdout.write(json.dumps(wrong))
+
+
+if __name__ == "__main__":
+    main()
