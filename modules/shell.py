@@ -26,6 +26,19 @@ def name_of(word: str) -> str:
     return Path(rest).stem if kind in ("hf", "timm") else word.rpartition(":")[2]
 
 
+def tell_of_module(error: UsageError, task: Path | str, name: str) -> UsageError:
+    """An error of a run in words about the module, since the task that was written of it goes with the run's folder.
+
+    Args:
+        error: about the task's file.
+        task: that file.
+        name: of the module.
+    """
+    text = re.sub(rf"{re.escape(str(task))}(, line \d+)?", name, str(error))
+    text = re.sub(r", line \d+: result = super\(\)\.forward\(.*?\)(?=\))", "", text)  # of what is written around a class
+    return UsageError(re.sub(r"\bline \d+: ", "", text))
+
+
 def bring_named(
     word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str
 ) -> tuple[Path, str]:

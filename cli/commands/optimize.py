@@ -36,7 +36,7 @@ from tritonsmith.evaluator.schema import Allow, SizeValue
 from tritonsmith.evaluator.tasks.files import load_task, parse_overrides
 from tritonsmith.graph.storage.folder import name_folder
 from tritonsmith.graph.suites.shipped import find_task_file
-from tritonsmith.modules.shell import TASK_FOLDER, bring_named, name_of, names_module
+from tritonsmith.modules.shell import TASK_FOLDER, bring_named, name_of, names_module, tell_of_module
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 
 _DAY = 86_400
@@ -196,7 +196,10 @@ def optimize(
     if len(tasks) == 1 and names_module(tasks[0]):
         out_folder = out_folder or str(name_folder(None, name_of(tasks[0])))
         file = _bring_in(tasks[0], Path(out_folder), inputs, init, about_task.mode or "eval")
-        return _optimize_task(file, common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+        try:
+            return _optimize_task(file, common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+        except UsageError as error:
+            raise tell_of_module(error, file, tasks[0]) from error
     if inputs is not None or init is not None:
         raise UsageError("--inputs and --init are for a module that is named alone, such as FILE.py:Class")
     if reads_as_one_task(tasks):

@@ -104,6 +104,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
     "signs": (lambda a, b: (a + b) * (a - 2) / (b * b + 1) - (-a) ** 2 // 3, (x2, x2 + 1)),
     "comparisons": (lambda a: torch.where((a > 0) & (a <= 1), a, -a), x2),
     "alpha": (lambda a, b: torch.add(a, b, alpha=3), (x2, x2 + 1)),
+    "properties": (lambda a, b: (a.mT @ a, a.mH @ a, b.T @ b, b.H @ b), (x3, x2)),
     "from a number": (lambda a: 1 - a, x2),
     "parts": (lambda a: a[:, 1:, ::2] + a[..., :-1, 3:7], x3),
     "places": (lambda a, i: a[i], (x2, torch.tensor([3, 1]))),
