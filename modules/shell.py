@@ -40,7 +40,7 @@ def tell_of_module(error: UsageError, task: Path | str, name: str) -> UsageError
 
 
 def bring_named(
-    word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str
+    word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str, shapes: str | None = None
 ) -> tuple[Path, str]:
     """The task file of a named module, and why it was not exported (empty where it was). Raises UsageError.
 
@@ -50,8 +50,9 @@ def bring_named(
         inputs: types and sizes of its inputs; None for `example_inputs()` of its file.
         init: arguments of its constructor.
         mode: `eval` or `train`.
+        shapes: other sizes that the kernel must be right at, such as `batch=1..64, length=128`.
     """
-    asked = {"word": word, "folder": str(folder), "inputs": inputs, "init": init, "mode": mode}
+    asked = {"word": word, "folder": str(folder), "inputs": inputs, "init": init, "mode": mode, "shapes": shapes}
     done = subprocess.run(
         [sys.executable, "-m", "tritonsmith.modules.bringing"],
         input=json.dumps(asked),

@@ -33,7 +33,8 @@ def list_vision_blocks() -> Iterator[Case]:
     yield "torchvision Fire", lambda: (_import("torchvision.models.squeezenet").Fire(16, 4, 8, 8), _image(16))
     yield "torchvision DenseLayer", lambda: (_import("torchvision.models.densenet")._DenseLayer(16, 8, 2, 0.0), [_image(16)])
     yield "torchvision InvertedResidualV2", lambda: (_import("torchvision.models.mobilenetv2").InvertedResidual(16, 16, 1, 4), _image(16))
-    yield "torchvision InvertedResidualShuffle", lambda: (_import("torchvision.models.shufflenetv2").InvertedResidual(16, 16, 1), _image(16))
+    yield "torchvision InvertedResidualShuffle", lambda: (
+        _import("torchvision.models.shufflenetv2").InvertedResidual(16, 16, 1), _image(16))
     yield "torchvision Inception", lambda: (_import("torchvision.models.googlenet").Inception(16, 8, 4, 8, 4, 8, 8), _image(16))
     yield "torchvision CNBlock", lambda: (_import("torchvision.models.convnext").CNBlock(16, 1e-6, 0.0), _image(16))
     yield "torchvision EncoderBlock", lambda: (
@@ -108,7 +109,8 @@ _LAYERS = (("llama", "LlamaMLP"), ("llama", "LlamaRMSNorm"), ("mistral", "Mistra
            ("clip", "CLIPEncoderLayer"), ("whisper", "WhisperEncoderLayer"), ("deberta_v2", "DebertaV2Layer"), ("mamba", "MambaMixer"),
            ("rwkv", "RwkvFeedForward"), ("swin", "SwinLayer"), ("segformer", "SegformerMixFFN"), ("convnext", "ConvNextLayer"),
            ("dinov2", "Dinov2Layer"), ("siglip", "SiglipMLP"), ("wav2vec2", "Wav2Vec2FeedForward"), ("cohere", "CohereLayerNorm"),
-           ("olmo", "OlmoMLP"), ("nystromformer", "NystromformerLayer"), ("fnet", "FNetLayer"), ("longformer", "LongformerIntermediate"))  # fmt: skip
+           ("olmo", "OlmoMLP"), ("nystromformer", "NystromformerLayer"), ("fnet", "FNetLayer"),
+           ("longformer", "LongformerIntermediate"))  # fmt: skip
 """Architecture and class; the class takes a config, or a config and the number of the layer."""
 _FIELDS = {"hidden_size": 32, "intermediate_size": 64, "num_attention_heads": 4, "num_key_value_heads": 2, "num_hidden_layers": 2,
            "vocab_size": 100, "n_embd": 32, "n_layer": 2, "n_head": 4, "d_model": 32, "d_ff": 64, "d_kv": 8, "num_heads": 4, "dim": 32,
@@ -178,7 +180,8 @@ def list_graph_blocks() -> Iterator[Case]:
 
     for name in _CONVOLUTIONS:
         yield f"torch_geometric {name}", lambda name=name: convolution(name)  # type: ignore[misc]
-    for name in ("BatchNorm", "InstanceNorm", "LayerNorm", "GraphNorm", "PairNorm", "GraphSizeNorm", "MeanSubtractionNorm", "DiffGroupNorm"):
+    norms = ("BatchNorm", "InstanceNorm", "LayerNorm", "GraphNorm", "PairNorm", "GraphSizeNorm", "MeanSubtractionNorm", "DiffGroupNorm")
+    for name in norms:
         more: tuple[Any, ...] = {"PairNorm": (), "GraphSizeNorm": (), "MeanSubtractionNorm": (), "DiffGroupNorm": (16, 4)}.get(name, (16,))
         call = (nodes,) if name in ("BatchNorm", "DiffGroupNorm") else (nodes, batch)
         yield f"torch_geometric {name}", lambda name=name, more=more, call=call: (getattr(_import(space), name)(*more), call)  # type: ignore[misc]

@@ -10,7 +10,7 @@ from rich.text import Text
 
 from tritonsmith.cli.options import choose_page, err, out, print_json
 from tritonsmith.cli.report.forms import Form
-from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, verdict_lines
+from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, size_table, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.graph.storage.outcome import RunOutcome, count_words, describe_way_on, split_waiting
@@ -83,6 +83,7 @@ def show(summary: Summary) -> None:
                 out.print(Padding(line, _INDENT), soft_wrap=False)
             else:
                 out.print(Text.assemble("  ", line))
+        _show_sizes(summary, page.width)
     elif summary.waits_for:
         _show_waiting(summary)
     else:
@@ -105,6 +106,12 @@ def show(summary: Summary) -> None:
 def _show_first_words(summary: Summary) -> None:
     way_on = f": {describe_way_on(summary.waits_for, summary.out)}" if summary.waits_for else ""
     out.print(Text(f"{summary.answer}{way_on}", style_of(summary)))
+
+
+def _show_sizes(summary: Summary, width: int) -> None:
+    """Where the kernel is right, by size; nothing for a task of one size."""
+    if summary.sizes:
+        choose_page(_FILE_WIDTH).print(size_table(summary.sizes, width), soft_wrap=False)
 
 
 def style_of(summary: Summary) -> str:

@@ -114,9 +114,9 @@ def test_wrong_options_are_told_before_anything_is_made(tmp_path: Path) -> None:
 
 
 def test_an_error_of_a_run_names_the_module_and_no_file_that_is_gone() -> None:
-    said = "runs/x/task/task.py, line 17: the author has no recipe (by values, line 3: result = super().forward(x)); ask (line 9: y = a * b)"
+    said = "runs/x/task/task.py, line 17: no recipe (by values, line 3: result = super().forward(x)); ask (line 9: y = a * b)"
     told = str(tell_of_module(UsageError(said), "runs/x/task/task.py", "Early"))
-    assert told == "Early: the author has no recipe (by values); ask (y = a * b)"
+    assert told == "Early: no recipe (by values); ask (y = a * b)"
 
 
 def test_nothing_heavy_is_imported_with_the_name() -> None:
