@@ -12,8 +12,10 @@ import argparse
 import importlib
 import json
 import logging
+import math
 import sys
 import tempfile
+import time
 import traceback
 import types
 import unittest
@@ -186,6 +188,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="a JSON file for every row")
     parser.add_argument("--libraries", nargs="+", choices=list(LIBRARIES), default=list(LIBRARIES), help="which of them")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further module of a library after this time")
     parser.add_argument("--names", default="", help="only cases whose names hold this text")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
@@ -196,8 +199,9 @@ def main() -> None:
         if library != "projects" and importlib.util.find_spec(library) is None:
             print(f"{library}: not installed")  # noqa: T201
             continue
+        end = time.monotonic() + arguments.seconds
         for name, make in list_cases():
-            if arguments.names.lower() in name.lower():
+            if time.monotonic() < end and arguments.names.lower() in name.lower():
                 with tempfile.TemporaryDirectory() as folder:
                     rows[name] = try_case(make, Path(folder) / "task")
                 if rows[name]["way"] == "traceback":

@@ -160,6 +160,7 @@ def test_forward_mode_gives_what_the_original_gives(x: torch.Tensor) -> None:
     torch.testing.assert_close(mine, push(original))
 
 
+@pytest.mark.slow
 def test_compiled_and_exported_with_free_sizes(x: torch.Tensor) -> None:
     original = One()
     faster, _ = make_drop_in(original, _ONE)
@@ -170,6 +171,24 @@ def test_compiled_and_exported_with_free_sizes(x: torch.Tensor) -> None:
     program = torch.export.export(faster, (x.detach(),), dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=8)},))
     given = torch.randn(5, 4, dtype=torch.float64)
     torch.testing.assert_close(program.module()(given), original(given))
+
+
+def test_a_server_registers_the_kernel_in_its_own_library(x: torch.Tensor) -> None:
+    """As vLLM's `direct_register_custom_op` does, with torch.library alone."""
+    original = One()
+    operator = engine_of(make_drop_in(original, _ONE)[0]).operator
+
+    def fast(x: torch.Tensor, weight: torch.Tensor, bias: torch.Tensor) -> torch.Tensor:
+        return operator.run(x, weight, bias)
+
+    fast.__annotations__ = {name: torch.Tensor for name in ("x", "weight", "bias", "return")}
+    library = torch.library.Library("a_server", "FRAGMENT")
+    library.define("fast" + torch.library.infer_schema(fast, mutates_args=[]))
+    library.impl("fast", fast, dispatch_key="CPU")
+    library._register_fake("fast", operator.pretend)
+    given = (x.detach(), original.weight.detach(), original.bias.detach())
+    torch.testing.assert_close(torch.ops.a_server.fast(*given), original(x.detach()))
+    torch.library.opcheck(torch.ops.a_server.fast.default, given, test_utils=("test_schema", "test_faketensor"))
 
 
 @pytest.fixture

@@ -212,7 +212,7 @@ def put_side_by_side(cases: list[tuple[nn.Module, Any]]) -> tuple[Several, tuple
     )[0]
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_layers_of_torch_compute_the_same(part: int, tmp_path: Path) -> None:
     module, inputs = put_side_by_side([case for name, case in LAYERS.items() if name not in SLOW][part::2])
     text = bring_and_compare(module, inputs, tmp_path).task.read_text()
@@ -220,7 +220,7 @@ def test_layers_of_torch_compute_the_same(part: int, tmp_path: Path) -> None:
     assert "torch.ops.aten" not in text.replace("torch.ops.aten.rrelu", "")
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_functions_compute_the_same(part: int, tmp_path: Path) -> None:
     module, inputs = put_side_by_side(
         [(Apply(function), inputs) for function, inputs in list(FUNCTIONS.values())[part::2]]

@@ -108,8 +108,8 @@ class Operator:
         self._library.define(
             f"{name}({', '.join(arguments)}) -> {_write_results(self._outputs)}", tags=tuple(tags)
         )
-        self._library.impl(name, self._compute, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{namespace}::{name}", self._pretend, lib=self._library)
+        self._library.impl(name, self.run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{namespace}::{name}", self.pretend, lib=self._library)
         torch.library.register_autograd(
             f"{namespace}::{name}", self._differentiate, setup_context=_keep_arguments, lib=self._library
         )
@@ -121,7 +121,7 @@ class Operator:
         results = self.overload(*tensors, *weights)
         return [results] if self._outputs == 1 else list(results)
 
-    def _compute(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    def run(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """The operator on real tensors."""
         form, kernel = self.kernel.form, self.kernel
         tensors = [
@@ -169,7 +169,7 @@ class Operator:
                 instance.addresses = addresses
         return instance
 
-    def _pretend(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    def pretend(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """The operator's results without values: as the original's, each contiguous and of its own."""
         mode = detect_fake_mode(given)
         allowed = getattr(mode, "allow_non_fake_inputs", False)

@@ -46,7 +46,8 @@ def test_sizes_that_a_task_declares_stand_in_a_table(capsys: pytest.CaptureFixtu
     source = 'rows = 4\nSHAPES = [{"rows": (1, 64)}, {"rows": 128}, {"rows": 7}]\n'
     task = Task(name="t", path="t.py", source=source)
     verdict = scripted_verdict(1.5)
-    for found, words in (("right at 2 of them", "right at 2 of these 3"), ("right at 3 of them", "right at a size that"), ("", "not tried")):
+    told = {"right at 2 of them": "right at 2 of these 3", "right at 3 of them": "right at a size that", "": "not tried"}
+    for found, words in told.items():
         audited = verdict.model_copy(update={"environment": {"audit": {"other sizes": found} if found else {}}})
         winner = Winner(id="seed0-01", stage="seed", verdict=audited)
         printed = shown(Summary(task="t", policy="p", model="m", winner=winner, sizes=list_sizes(task, audited)), capsys)
