@@ -11,6 +11,8 @@ import torch.distributed as dist
 from torch import nn
 from torch.utils.checkpoint import checkpoint
 
+from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.modules.dropin.checking import check_module
 from tritonsmith.modules.dropin.finished import form_of_values
 from tritonsmith.modules.dropin.runtime.engine import FallbackWarning
 from tritonsmith.modules.dropin.runtime.kernel import Kernel, describe_config
@@ -113,6 +115,24 @@ def test_an_output_that_is_the_input_is_of_its_own(x: torch.Tensor) -> None:
     results = faster(x)
     assert torch.equal(results["same"], x) and results["same"].data_ptr() != x.data_ptr()
     assert not results["signs"].requires_grad and results["sum"].requires_grad
+
+
+def test_check_compares_gradients_by_the_judge_s_rule(x: torch.Tensor) -> None:
+    original = Three()
+    faster, calls = make_drop_in(original, _THREE)
+    calls.clear()
+    check = check_module(faster, (x.detach(),), {}, gradients=True)
+    assert check.right and check.gradients is not None and check.gradients < 1e-12 and not check.fallback and len(calls) == 2
+    assert "gradients: error" in str(check) and original.weight.grad is None
+    operator = engine_of(faster).operator
+    kept = operator.differentiate
+    vars(operator)["differentiate"] = lambda *told: [value if value is None else value * 1.01 for value in kept(*told)]
+    wrong = check_module(faster, (x.detach(),), {}, gradients=True)
+    del vars(operator)["differentiate"]
+    assert not wrong.right and check_module(faster, (x.detach(),), {}).right
+    original.requires_grad_(False)
+    with pytest.raises(UsageError, match="has no gradients"):
+        check_module(faster, (torch.ones(3, 4, dtype=torch.int64),), {}, gradients=True)
 
 
 def test_checkpoints_and_frozen_weights(x: torch.Tensor) -> None:
