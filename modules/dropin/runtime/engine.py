@@ -186,7 +186,7 @@ class _Differentiable(torch.autograd.Function):
         return None, *ctx.engine.operator.differentiate(ctx.saved_tensors, needed, gradients)
 
 
-apply_function: Callable[..., Any] = super(torch.autograd.Function, _Differentiable).apply  # type: ignore[misc]
+apply_function: Callable[..., Any] = super(torch.autograd.Function, _Differentiable).apply
 """Runs it. What `Function.apply` does besides is for transforms of torch.func, which the guard keeps away: 3 microseconds of a call."""
 
 
