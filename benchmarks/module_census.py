@@ -13,6 +13,7 @@ import importlib
 import json
 import logging
 import math
+import re
 import sys
 import tempfile
 import time
@@ -207,7 +208,7 @@ def main() -> None:
                 if rows[name]["way"] == "traceback":
                     print(name, rows[name]["said"])  # noqa: T201
                 if arguments.out is not None:  # after each one, so that an interruption loses nothing
-                    arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
+                    arguments.out.write_text(re.sub(r"(?<![\w.])/(?:[\w.-]+/)+", "", json.dumps(rows, indent=1)) + "\n")
         print_shares(library, {name: row for name, row in rows.items() if name.startswith(f"{library} ")})
 
 

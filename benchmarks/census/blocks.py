@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import importlib
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -70,28 +71,29 @@ def list_timm_blocks() -> Iterator[Case]:
         "LayerNorm2d": lambda kit: (kit.LayerNorm2d(16), _image(16)), "BatchNormAct2d": lambda kit: (kit.BatchNormAct2d(16), _image(16)),
         "GroupNormAct": lambda kit: (kit.GroupNormAct(16, 4), _image(16)), "RmsNorm": lambda kit: (kit.RmsNorm(32), _tokens()),
         "SEModule": lambda kit: (kit.SEModule(16), _image(16)), "EcaModule": lambda kit: (kit.EcaModule(16), _image(16)),
-        "CbamModule": lambda kit: (kit.CbamModule(16), _image(16)), "GatherExcite": lambda kit: (kit.GatherExcite(16), _image(16)),
+        "CbamModule": lambda kit: (kit.cbam.CbamModule(16), _image(16)),
+        "GatherExcite": lambda kit: (kit.GatherExcite(16, use_mlp=False), _image(16)),
         "GlobalContext": lambda kit: (kit.GlobalContext(16), _image(16)),
         "SelectiveKernel": lambda kit: (kit.SelectiveKernel(16, 16), _image(16)),
         "SplitAttn": lambda kit: (kit.SplitAttn(16), _image(16)), "BlurPool2d": lambda kit: (kit.BlurPool2d(16), _image(16)),
-        "AttentionPool2d": lambda kit: (kit.AttentionPool2d(32, feat_size=7), _image(32, 7)),
+        "AttentionPool2d": lambda kit: (kit.AttentionPool2d(32, feat_size=7, num_heads=4), _image(32, 7)),
         "AttentionPoolLatent": lambda kit: (kit.AttentionPoolLatent(32, num_heads=4), _tokens()),
         "StdConv2d": lambda kit: (kit.StdConv2d(16, 16, 3, padding=1), _image(16)),
         "CondConv2d": lambda kit: (kit.CondConv2d(8, 8, 3, padding=1, num_experts=2), (_image(8), torch.rand(2, 2))),
         "MixedConv2d": lambda kit: (kit.MixedConv2d(16, 16), _image(16)),
         "EvoNorm2dS0": lambda kit: (kit.EvoNorm2dS0(16, groups=4), _image(16)),
         "FilterResponseNormTlu2d": lambda kit: (kit.FilterResponseNormTlu2d(16), _image(16)),
-        "LambdaLayer": lambda kit: (kit.LambdaLayer(16, feat_size=(14, 14), num_heads=2), _image(16)),
-        "HaloAttn": lambda kit: (kit.HaloAttn(16, feat_size=(16, 16), num_heads=2, block_size=8, halo_size=2), _image(16, 16)),
-        "BottleneckAttn": lambda kit: (kit.BottleneckAttn(16, feat_size=(14, 14), num_heads=2), _image(16)),
+        "LambdaLayer": lambda kit: (kit.lambda_layer.LambdaLayer(16, feat_size=(14, 14), num_heads=2), _image(16)),
+        "HaloAttn": lambda kit: (kit.halo_attn.HaloAttn(16, feat_size=(16, 16), num_heads=2, block_size=8, halo_size=2), _image(16, 16)),
+        "BottleneckAttn": lambda kit: (kit.bottleneck_attn.BottleneckAttn(16, feat_size=(14, 14), num_heads=2), _image(16)),
         "LayerScale": lambda kit: (kit.LayerScale(32), _tokens()), "DropPath": lambda kit: (kit.DropPath(0.1), _tokens()),
         "SelectAdaptivePool2d": lambda kit: (kit.SelectAdaptivePool2d(pool_type="avgmax"), _image(16)),
-        "SpaceToDepth": lambda kit: (kit.SpaceToDepth(2), _image(16)),
+        "SpaceToDepth": lambda kit: (kit.SpaceToDepth(4), _image(16, 16)),
     }  # fmt: skip
     for name, make in makes.items():
         yield f"timm {name}", lambda make=make: make(_import(layers))  # type: ignore[misc]
     yield "timm vit Block", lambda: (_import(vit).Block(32, 4), _tokens())
-    yield "timm vit Attention", lambda: (_import(vit).Attention(32, 4, qkv_bias=True, qk_norm=True), _tokens())
+    yield "timm vit Attention", lambda: (_import(vit).Attention(32, 4, qkv_bias=True, qk_norm=True, norm_layer=nn.LayerNorm), _tokens())
     yield "timm MixerBlock", lambda: (_import("timm.models.mlp_mixer").MixerBlock(32, 16), _tokens())
     yield "timm ConvNeXtBlock", lambda: (_import("timm.models.convnext").ConvNeXtBlock(16), _image(16))
     yield "timm EfficientNet InvertedResidual", lambda: (_import("timm.models._efficientnet_blocks").InvertedResidual(16, 16), _image(16))
@@ -131,7 +133,8 @@ def _make_layer(kind: str, name: str) -> tuple[nn.Module, Any]:
     config = getattr(config, "vision_config", config) if kind in ("clip", "siglip") else config
     for field, value in _FIELDS.items():
         if hasattr(config, field):
-            setattr(config, field, value)
+            with contextlib.suppress(AttributeError):  # of what a config computes
+                setattr(config, field, value)
     config._attn_implementation = "sdpa"
     space = _import(f"transformers.models.{kind}.modeling_{kind}")
     build = getattr(space, name)
