@@ -1,7 +1,8 @@
 """How many modules of libraries come in: `python -m tritonsmith.benchmarks.module_census [--out FILE] [--names TEXT]`.
 
 Modules are those of torch.nn with the constructors and inputs of PyTorch's own tests, and of torchvision, timm, transformers and
-torch_geometric where these are installed: architectures by name, small, without weights. Each is brought in, which compares the written
+torch_geometric where these are installed: blocks, and architectures by name, small and without weights. `projects` are modules written in
+the style of public projects. Each is brought in, which compares the written
 task with the original; then the built-in author is asked for its kernels. Nothing is judged here, so no card is needed.
 """
 
@@ -11,14 +12,18 @@ import argparse
 import importlib
 import json
 import logging
+import math
+import re
 import sys
 import tempfile
+import time
 import traceback
 import types
 import unittest
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -26,14 +31,21 @@ import torch
 from torch import nn
 
 from tritonsmith.author.book import explain_refusal, match
+from tritonsmith.benchmarks.census.blocks import (
+    Case,
+    list_graph_blocks,
+    list_text_blocks,
+    list_timm_blocks,
+    list_vision_blocks,
+)
+from tritonsmith.benchmarks.census.projects import list_projects
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.reads.worlds import visit_worlds
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.modules.bringing.bring import bring
-
-Case = tuple[str, Callable[[], tuple[nn.Module, Any]]]
-"""A name, and what makes the module with its inputs."""
+from tritonsmith.modules.shell import tell_of_module
 
 _MOST_INPUTS = 2
 """Ways to make one module of torch.nn; the tests have up to 64."""
@@ -135,8 +147,14 @@ def list_graphs() -> Iterator[Case]:
 
 
 LIBRARIES: dict[str, Callable[[], Iterator[Case]]] = {
-    "torch": list_torch, "torchvision": list_vision, "timm": list_timm, "transformers": list_text, "torch_geometric": list_graphs,
-}  # fmt: skip
+    "projects": list_projects,
+    "torch_geometric": lambda: chain(list_graph_blocks(), list_graphs()),
+    "torchvision": lambda: chain(list_vision_blocks(), list_vision()),
+    "timm": lambda: chain(list_timm_blocks(), list_timm()),
+    "transformers": lambda: chain(list_text_blocks(), list_text()),
+    "torch": list_torch,
+}
+"""Cases by library, small ones first."""
 
 
 def try_case(make: Callable[[], tuple[nn.Module, Any]], folder: Path) -> dict[str, str]:
@@ -149,18 +167,19 @@ def try_case(make: Callable[[], tuple[nn.Module, Any]], folder: Path) -> dict[st
     try:
         brought = bring(module, inputs, folder)
         task = load_task(brought.task)
-        facts, _ = probe(task)
-        found = match(task, facts, CARDS["h200"])
-        text = ""
-        if found is not None:
-            recipe = found.recipes[-1]
-            settings = recipe.defaults(found.plan, CARDS["h200"], task.precision)
-            text = recipe.render(found.plan, settings) if settings is not None else ""
-        kernels = text.count("@triton.jit")
-        said = brought.reason if brought.reason else "" if kernels else explain_refusal(task, facts, CARDS["h200"])
+        with visit_worlds():
+            facts, _ = probe(task)
+            found = match(task, facts, CARDS["h200"])
+            text = ""
+            if found is not None:
+                recipe = found.recipes[-1]
+                settings = recipe.defaults(found.plan, CARDS["h200"], task.precision)
+                text = recipe.render(found.plan, settings) if settings is not None else ""
+            kernels = text.count("@triton.jit")
+            said = brought.reason if brought.reason else "" if kernels else explain_refusal(task, facts, CARDS["h200"])
         return {"way": brought.way, "kernels": str(kernels), "said": said}
     except UsageError as error:
-        return {"way": "refused", "said": str(error)}
+        return {"way": "refused", "said": str(tell_of_module(error, folder / "task.py", type(module).__name__))}
     except Exception:  # noqa: BLE001 - what this is for
         return {"way": "traceback", "said": traceback.format_exc()}
 
@@ -169,24 +188,28 @@ def main() -> None:
     """Try every case of the libraries that are installed, and print the shares."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--out", type=Path, help="a JSON file for every row")
+    parser.add_argument("--libraries", nargs="+", choices=list(LIBRARIES), default=list(LIBRARIES), help="which of them")
+    parser.add_argument("--seconds", type=float, default=math.inf, help="begin no further module of a library after this time")
     parser.add_argument("--names", default="", help="only cases whose names hold this text")
     arguments = parser.parse_args()
     warnings.simplefilter("ignore")
     logging.disable(logging.CRITICAL)  # of tracers that give up
     rows: dict[str, dict[str, str]] = {}
-    for library, list_cases in LIBRARIES.items():
-        if importlib.util.find_spec(library) is None:
+    for library in arguments.libraries:
+        list_cases = LIBRARIES[library]
+        if library != "projects" and importlib.util.find_spec(library) is None:
             print(f"{library}: not installed")  # noqa: T201
             continue
+        end = time.monotonic() + arguments.seconds
         for name, make in list_cases():
-            if arguments.names.lower() in name.lower():
+            if time.monotonic() < end and arguments.names.lower() in name.lower():
                 with tempfile.TemporaryDirectory() as folder:
                     rows[name] = try_case(make, Path(folder) / "task")
                 if rows[name]["way"] == "traceback":
                     print(name, rows[name]["said"])  # noqa: T201
+                if arguments.out is not None:  # after each one, so that an interruption loses nothing
+                    arguments.out.write_text(re.sub(r"(?<![\w.])/(?:[\w.-]+/)+", "", json.dumps(rows, indent=1)) + "\n")
         print_shares(library, {name: row for name, row in rows.items() if name.startswith(f"{library} ")})
-    if arguments.out is not None:
-        arguments.out.write_text(json.dumps(rows, indent=1) + "\n")
 
 
 def print_shares(library: str, rows: dict[str, dict[str, str]]) -> None:

@@ -13,7 +13,7 @@ from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.graph.background import run_to_completion
 from tritonsmith.modules.progress import choose_listener
 from tritonsmith.modules.result import Result
-from tritonsmith.modules.shell import TASK_FOLDER
+from tritonsmith.modules.shell import TASK_FOLDER, tell_of_module
 
 if TYPE_CHECKING:
     from torch import nn
@@ -43,14 +43,18 @@ async def optimize_async(
 
     if backward:
         raise UsageError(
-            "backward=True is not available: gradients go through the original module, which is right but no faster"
+            "backward=True is not available: gradients go through the original module, which is right but no faster; "
+            "result.check(inputs, gradients=True) compares them"
         )
     folder = Path(out) if out is not None else _name_folder(module)
     _require_new(folder)
     config, models = _settle(str(folder / TASK_FOLDER / "task.py"), folder, model, budget, options)
     await asyncio.to_thread(_bring, module, inputs, folder / TASK_FOLDER, mode, shapes, init)
     with choose_listener(progress, sys.stderr) as listen:
-        summary = await run_async(config, models=models, evaluator=evaluator, on_event=listen)
+        try:
+            summary = await run_async(config, models=models, evaluator=evaluator, on_event=listen)
+        except UsageError as error:
+            raise tell_of_module(error, folder / TASK_FOLDER / "task.py", type(module).__name__) from error
     return Result(module, folder, folder / TASK_FOLDER, summary)
 
 

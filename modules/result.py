@@ -106,15 +106,16 @@ class Result:
         """Take the drop-ins of this result out of a model, and give the names where the originals stand again."""
         return list(self._drop_in.revert(model))
 
-    def check(self, inputs: Any) -> Any:
+    def check(self, inputs: Any, *, gradients: bool = False) -> Any:
         """Compare drop-in and original on the inputs of one call, by the judge's rule; the answer is true where they agree.
 
         Args:
             inputs: in any form that `optimize` takes.
+            gradients: whether gradients of inputs and parameters are compared too.
         Raises:
             UsageError: there is no kernel, or the original fails on these inputs.
         """
-        return self._drop_in.check(inputs)
+        return self._drop_in.check(inputs, gradients=gradients)
 
     def __repr__(self) -> str:
         return f"<tritonsmith result: {self.answer}; {self.folder}>"

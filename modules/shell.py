@@ -26,8 +26,21 @@ def name_of(word: str) -> str:
     return Path(rest).stem if kind in ("hf", "timm") else word.rpartition(":")[2]
 
 
+def tell_of_module(error: UsageError, task: Path | str, name: str) -> UsageError:
+    """An error of a run in words about the module, since the task that was written of it goes with the run's folder.
+
+    Args:
+        error: about the task's file.
+        task: that file.
+        name: of the module.
+    """
+    text = re.sub(rf"{re.escape(str(task))}(, line \d+)?", name, str(error))
+    text = re.sub(r", line \d+: result = super\(\)\.forward\(.*?\)(?=\))", "", text)  # of what is written around a class
+    return UsageError(re.sub(r"\bline \d+: ", "", text))
+
+
 def bring_named(
-    word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str
+    word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str, shapes: str | None = None
 ) -> tuple[Path, str]:
     """The task file of a named module, and why it was not exported (empty where it was). Raises UsageError.
 
@@ -37,8 +50,9 @@ def bring_named(
         inputs: types and sizes of its inputs; None for `example_inputs()` of its file.
         init: arguments of its constructor.
         mode: `eval` or `train`.
+        shapes: other sizes that the kernel must be right at, such as `batch=1..64, length=128`.
     """
-    asked = {"word": word, "folder": str(folder), "inputs": inputs, "init": init, "mode": mode}
+    asked = {"word": word, "folder": str(folder), "inputs": inputs, "init": init, "mode": mode, "shapes": shapes}
     done = subprocess.run(
         [sys.executable, "-m", "tritonsmith.modules.bringing"],
         input=json.dumps(asked),

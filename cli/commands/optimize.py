@@ -37,7 +37,7 @@ from tritonsmith.evaluator.schema import Allow, SizeValue
 from tritonsmith.evaluator.tasks.files import load_task, parse_overrides
 from tritonsmith.graph.storage.folder import name_folder
 from tritonsmith.graph.suites.shipped import find_task_file
-from tritonsmith.modules.shell import TASK_FOLDER, bring_named, name_of, names_module
+from tritonsmith.modules.shell import TASK_FOLDER, bring_named, name_of, names_module, tell_of_module
 from tritonsmith.nodes.chat.defaults import KEY, REQUEST_SECONDS
 
 _DAY = 86_400
@@ -132,6 +132,10 @@ InputsOption = Annotated[
     str | None,
     typer.Option("--inputs", help='Inputs of a module: "float32[32,512,768], int64[32,512]:50000"; default: example_inputs() of its file.'),
 ]
+ShapesOption = Annotated[
+    str | None,
+    typer.Option("--shapes", help='Other sizes at which a module\'s kernel must be right: "batch=1..64, length=128; batch=200".'),
+]
 InitOption = Annotated[str | None, typer.Option("--init", help='Arguments of a module\'s class: "768, 12, bias=False".')]
 
 
@@ -139,6 +143,7 @@ def optimize(
     tasks: TasksArgument,
     inputs: InputsOption = None,
     init: InitOption = None,
+    shapes: ShapesOption = None,
     model: ModelOption = "offline",
     base_url: BaseUrlOption = None,
     analyst_model: AnalystOption = None,
@@ -198,10 +203,15 @@ def optimize(
     about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
     if len(tasks) == 1 and names_module(tasks[0]):
         out_folder = out_folder or str(name_folder(None, name_of(tasks[0])))
-        file = _bring_in(tasks[0], Path(out_folder), inputs, init, about_task.mode or "eval")
-        return _optimize_task(file, common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
-    if inputs is not None or init is not None:
-        raise UsageError("--inputs and --init are for a module that is named alone, such as FILE.py:Class")
+        file = _bring_in(tasks[0], Path(out_folder), inputs, init, about_task.mode or "eval", shapes)
+        try:
+            return _optimize_task(file, common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
+        except UsageError as error:
+            raise tell_of_module(error, file, tasks[0]) from error
+    if inputs is not None or init is not None or shapes is not None:
+        raise UsageError(
+            "--inputs, --init and --shapes are for a module that is named alone, such as FILE.py:Class; a task file declares SHAPES"
+        )
     if reads_as_one_task(tasks):
         return _optimize_task(find_task_file(tasks[0]), common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
     _optimize_suite(tasks, common, about_task, limits, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
@@ -225,11 +235,11 @@ class TaskOptions:
         )  # fmt: skip
 
 
-def _bring_in(word: str, out_folder: Path, inputs: str | None, init: str | None, mode: str) -> str:
+def _bring_in(word: str, out_folder: Path, inputs: str | None, init: str | None, mode: str, shapes: str | None) -> str:
     """The task file of a named module, below the run's folder. Raises UsageError."""
     if out_folder.exists() and (not out_folder.is_dir() or any(out_folder.iterdir())):
         raise UsageError(f"--out {out_folder}: the folder is not empty; name a new one, so that no earlier result is overwritten")
-    task, reason = bring_named(word, out_folder / TASK_FOLDER, inputs=inputs, init=init, mode=mode)
+    task, reason = bring_named(word, out_folder / TASK_FOLDER, inputs=inputs, init=init, mode=mode, shapes=shapes)
     if reason:
         err.print(f"{word} was not exported: {reason}. Its source file is used.", markup=False, highlight=False, soft_wrap=True)
     return str(task)

@@ -11,7 +11,7 @@ from rich.text import Text
 from tritonsmith.cli.options import choose_page, err, out, print_json
 from tritonsmith.cli.report.forms import Form
 from tritonsmith.cli.screen.regions import region_table
-from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, verdict_lines
+from tritonsmith.cli.screen.tables import candidate_table, decision_grid, decision_lines, size_table, verdict_lines
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.schema import TimingKind
 from tritonsmith.graph.storage.kept import Kept
@@ -84,6 +84,7 @@ def show(summary: Summary) -> None:
         out.print()
     if summary.best:
         _show_best(summary, summary.best)
+        _show_sizes(summary, page.width)
     elif summary.outcome is RunOutcome.KEPT:
         out.print("No candidate was written.", style="bold")
     elif summary.waits_for:
@@ -132,6 +133,12 @@ def _show_best(summary: Summary, best: Winner) -> None:
 def _show_first_words(summary: Summary) -> None:
     way_on = f": {describe_way_on(summary.waits_for, summary.out)}" if summary.waits_for else ""
     out.print(Text(f"{summary.answer}{way_on}", style_of(summary)))
+
+
+def _show_sizes(summary: Summary, width: int) -> None:
+    """Where the kernel is right, by size; nothing for a task of one size."""
+    if summary.sizes:
+        choose_page(_FILE_WIDTH).print(size_table(summary.sizes, width), soft_wrap=False)
 
 
 def style_of(summary: Summary) -> str:

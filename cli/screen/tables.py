@@ -16,6 +16,7 @@ from tritonsmith.graph.storage.outcome import count_words, describe_comparison, 
 
 if TYPE_CHECKING:  # a verdict is shown without loading LangGraph
     from tritonsmith.graph.state import Decision
+    from tritonsmith.graph.storage.sizes import SizeRow
     from tritonsmith.graph.storage.summary import CandidateRow
 
 _WIDE = 120
@@ -33,6 +34,18 @@ def row_score(row: CandidateRow, *, wide: bool = False) -> str:
     kind = "measured" if row.kind == TimingKind.MEASURED.value else "ESTIMATE"
     interval = f" ({digits(row.interval[0])} to {digits(row.interval[1])})" if wide and row.interval else ""
     return f"{digits(row.score)}x{interval} {kind}" + (f", {row.comparison}" if row.comparison and row.comparison != "faster" else "")
+
+
+def size_table(rows: Iterable[SizeRow], width: int) -> Table:
+    """One row per size that the best kernel must be right at: what was found there, and the score where a time was taken."""
+    gap = 2 if width >= _LOOSE else 1
+    table = Table(title="Sizes", title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
+    table.add_column("size", overflow="fold")
+    table.add_column("proof", overflow="fold")
+    table.add_column("score", justify="right", no_wrap=True)
+    for row in rows:
+        table.add_row(row.size, row.proof or "not tried", "-" if row.score is None else f"{row.score:.3f}")
+    return table
 
 
 def candidate_table(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import contextlib
 import hashlib
 import importlib
 import os
@@ -98,6 +99,21 @@ def _leave(world: TaskWorld) -> None:
     world.modules = {name: module for name in names if (module := sys.modules.pop(name, None)) is not None}
     world.sys_path = [*sys.path]
     sys.path[:] = _SYS_PATH
+
+
+@contextlib.contextmanager
+def visit_worlds() -> Iterator[None]:
+    """While it is open a program of somebody else may load tasks. Afterwards its import path and its modules are as before."""
+    path, modules = [*sys.path], dict(sys.modules)
+    _SYS_PATH[:] = path
+    try:
+        yield
+    finally:
+        if _now:
+            _leave(_now.pop())
+        RECORDER.notes = None
+        sys.path[:] = path
+        sys.modules.update({name: module for name, module in modules.items() if name not in sys.modules})
 
 
 def _forget(world: TaskWorld) -> None:

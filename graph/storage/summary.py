@@ -27,6 +27,7 @@ from tritonsmith.graph.storage.outcome import (
     kind_of_win,
     precision_of,
 )
+from tritonsmith.graph.storage.sizes import SizeRow, list_sizes
 from tritonsmith.graph.storage.store import Store
 from tritonsmith.prompts.regions import RegionRow, time_library_calls
 
@@ -152,6 +153,8 @@ class Summary(Record):
     size: str = ""
     sized: str = ""
     """What was done about the size of a task that declares no small one; empty where nothing had to be."""
+    sizes: tuple[SizeRow, ...] = ()
+    """The task's own size and those that it declares, where it declares some and there is a kernel."""
     precision: str = ""
     mode: str = "eval"
     """What the module was put into: evaluation or training."""
@@ -248,6 +251,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         stopped_because=state.get("stopped_because", ""),
         size=task.size,
         sized=task.sized,
+        sizes=list_sizes(task, winner.verdict if winner else None),
         precision=task.precision.value,
         mode=task.mode,
         target=target,

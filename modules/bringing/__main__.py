@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.modules.bringing.bring import bring
-from tritonsmith.modules.bringing.named import load_named, read_init
+from tritonsmith.modules.bringing.named import load_named, read_init, read_sizes
 
 
 def main() -> int:
@@ -20,6 +20,7 @@ def main() -> int:
             inputs,
             Path(asked["folder"]),
             mode=asked["mode"],
+            shapes=read_sizes(asked["shapes"]),
             init=read_init(asked["init"]) if asked["init"] else None,
         )
     except UsageError as error:

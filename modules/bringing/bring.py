@@ -200,6 +200,8 @@ def _to_keep(value: torch.Tensor) -> torch.Tensor:
 
 def require_module(module: object) -> None:
     """Raise UsageError for what is no module whose weights can be read."""
+    if isinstance(module, type) and issubclass(module, nn.Module):
+        raise UsageError(f"the first argument is the class {module.__name__}; give an object of it, such as {module.__name__}(...)")
     if not isinstance(module, nn.Module):
         raise UsageError(
             f"the first argument is of the kind {type(module).__name__}; give a torch.nn.Module with its weights"
@@ -208,6 +210,13 @@ def require_module(module: object) -> None:
         raise UsageError(
             f"{type(module).__name__} is compiled by TorchScript, so its calls cannot be read; give the module that it was made of"
         )
+    for name, part in module.named_modules():
+        if isinstance(part, torch.jit.ScriptModule):
+            raise UsageError(
+                f"{name} is compiled by TorchScript, so its calls cannot be read; put the module that it was made of in its place"
+            )
+        if ".quantized" in type(part).__module__:
+            raise UsageError(f"{name} has quantized weights, which kernels cannot be judged with; give the module before it was quantized")
     for name, value in (*module.named_parameters(), *module.named_buffers()):
         if torch.nn.parameter.is_lazy(value):
             raise UsageError(f"{name} has no size before the first call; call the module once")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import types
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -28,7 +29,7 @@ def call_module(
         with torch.no_grad():
             result = module(*given, **named)
         changed = "" if module.training else _find_changed(module, kept)
-    except Exception as error:  # noqa: BLE001 - a foreign module: anything may come out of it
+    except (Exception, SystemExit) as error:  # a foreign module: anything may come out of it
         text = " ".join(str(error).split())[:240]
         raise UsageError(
             f"{type(module).__name__} fails on the inputs ({type(error).__name__}: {text}); give inputs that its forward takes"
@@ -102,6 +103,7 @@ def require_repeatable(
 def load_text(text: str) -> types.ModuleType:
     """A task's text, executed."""
     space = types.ModuleType("_tritonsmith_brought")
+    sys.modules[space.__name__] = space  # some classes look for their own module
     exec(compile(text, "task.py", "exec"), space.__dict__)  # noqa: S102 - our own text
     return space
 
@@ -140,6 +142,8 @@ def describe_difference(found: Sequence[torch.Tensor], wanted: Sequence[torch.Te
         if not torch.equal(a.isfinite(), b.isfinite()):
             return f"result {number + 1} is not finite at other places"
         whole = b.isfinite()
+        if not torch.equal(a[~whole].nan_to_num(), b[~whole].nan_to_num()):
+            return f"result {number + 1} has other infinities or NaN"
         scale = float(b[whole].abs().max()) if bool(whole.any()) else 0.0
         gap = float((a - b)[whole].abs().max()) if bool(whole.any()) else 0.0
         if gap > _ROUNDING.get(two.dtype, 2e-4) * max(scale, 1e-6):

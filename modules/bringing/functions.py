@@ -225,6 +225,12 @@ def _neg(call: Call) -> Written:
     return Written(f"-{call.say('self', inner=True)}", loose=True)
 
 
+def _property(call: Call) -> Written:
+    """A view that tensors have as a property."""
+    name = {"numpy_T": "T", "matrix_H": "H"}.get(call.name, call.name)
+    return Written(f"{call.say('self', inner=True)}.{name}")
+
+
 def _recurrent(call: Call) -> Written:
     """A layer of cells whose weights are given one by one: the function that nn.GRU and its like call."""
     name = {"gru": "gru", "lstm": "lstm", "rnn_tanh": "rnn_tanh", "rnn_relu": "rnn_relu"}[call.name]
@@ -250,5 +256,6 @@ SPECIAL: dict[str, Callable[[Call], Written | None]] = {
     **dict.fromkeys(("new_zeros", "new_ones", "new_full", "new_empty"), _new),
     **dict.fromkeys(("gru", "lstm", "rnn_tanh", "rnn_relu"), _recurrent),
     **dict.fromkeys(("broadcast_tensors", "block_diag", "cartesian_prod"), _spread),
+    **dict.fromkeys(("mH", "mT", "numpy_T", "matrix_H"), _property),
     "clone": _clone, "pow": _pow, "neg": _neg,
 }  # fmt: skip

@@ -20,6 +20,8 @@ from tritonsmith.evaluator.errors import UsageError
 
 _INPUT = re.compile(r"\s*(?:(\w+)\s*=\s*)?(\w+)\s*\[([\d,\s]*)\](?:\s*:\s*(\d+))?\s*(?:,|$)")
 """One input: a name where it is a keyword argument, its type, its sizes, and the end of what whole numbers may be."""
+_SIZE = re.compile(r"\s*(\w+)\s*(?:\[\s*(-?\d+)\s*\])?\s*=\s*(\d+)\s*(?:\.\.\s*(\d+)\s*)?$")
+"""One size: a name, an axis where the name is an input's, and a value or the two ends of a range."""
 _EXAMPLE = 'such as "float32[32,512,768], int64[32,512]:50000"'
 _SEED = 0
 _HIGHEST = 2
@@ -88,6 +90,28 @@ def read_init(text: str | None) -> tuple[list[Any], dict[str, Any]]:
         raise UsageError(
             f'--init {text!r}: write literals as in a call, such as "768, 12, bias=False"'
         ) from None
+
+
+def read_sizes(text: str | None) -> list[dict[str, Any]]:
+    """Other sizes as a command line names them, as `shapes=` takes them: `batch=1..64, length=128; x[0]=7`. Raises UsageError."""
+    entries: list[dict[str, Any]] = []
+    for part in (text or "").split(";") if text is not None else ():
+        entry: dict[str, Any] = {}
+        for word in part.split(","):
+            found = _SIZE.match(word)
+            if found is None:
+                raise UsageError(
+                    f"--shapes {text!r}: {word.strip()!r} cannot be read; write names with a value or a range, "
+                    'such as "batch=1..64, length=128"'
+                )
+            name, axis, low, high = found.groups()
+            size = (int(low), int(high)) if high else int(low)
+            if axis is None:
+                entry[name] = size
+            else:
+                entry.setdefault(name, {})[int(axis)] = size
+        entries.append(entry)
+    return entries
 
 
 def _load_class(word: str, inputs: str | None, init: str | None) -> tuple[nn.Module, Any]:

@@ -175,7 +175,7 @@ def compare_at(written: WrittenTask, module: nn.Module, sizes: dict[str, int]) -
         except Exception as error:  # noqa: BLE001 - a draw that means nothing to the module
             return f"{FAILS} on drawn inputs: {' '.join(str(error).split())[:200]}"
     if (
-        any(tensor.is_floating_point() and not bool(tensor.isfinite().all()) for tensor in wanted)
+        any(tensor.is_floating_point() and not bool(tensor.float().isfinite().all()) for tensor in wanted)
         and not sizes
     ):
         return f"{FAILS} on drawn inputs: its results are not finite there"

@@ -66,18 +66,19 @@ class DropIn:
         """Take the drop-ins of this kernel out of a model, and give the names where the originals stand again."""
         return revert_model(model, self.kernel.digest)
 
-    def check(self, inputs: Any, module: nn.Module | None = None) -> Check:
+    def check(self, inputs: Any, module: nn.Module | None = None, *, gradients: bool = False) -> Check:
         """Compare drop-in and original on one call, by the judge's rule.
 
         Args:
             inputs: of one call: a tensor, a tuple of arguments, a dict of keyword arguments, or a pair `(args, kwargs)`.
             module: a drop-in in use; the one of this result where it is left out.
+            gradients: whether gradients of inputs and parameters are compared too, for cotangents drawn at random.
 
         Raises:
             UsageError: where the original fails on these inputs.
         """
         args, kwargs = as_call(inputs)
-        return check_module(self.module if module is None else module, args, kwargs)
+        return check_module(self.module if module is None else module, args, kwargs, gradients=gradients)
 
     @property
     def report(self) -> str:

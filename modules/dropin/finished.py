@@ -15,6 +15,7 @@ from torch.utils import _pytree as pytree
 
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.reads.worlds import visit_worlds
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.schema import Task, TensorSpec
 from tritonsmith.evaluator.tasks.declarations import Shape
@@ -32,6 +33,7 @@ BEST = "best.py"
 WEIGHTS = "weights.pt"
 
 
+@visit_worlds()
 def read_kernel(original: nn.Module, folder: Path, task: Path) -> Kernel:
     """The winner of a run as a kernel for a module.
 

@@ -175,9 +175,28 @@ class Counting(nn.Module):
         return x * self.count
 
 
+class ScriptedPart(nn.Module):
+    """A part of it is TorchScript."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.part = torch.jit.script(nn.ReLU())
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        return self.part(x)
+
+
+def leave(x: torch.Tensor) -> torch.Tensor:
+    raise SystemExit(3)
+
+
 BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "no module": (3, x2, {}, "give a torch.nn.Module"),
     "compiled": (torch.jit.script(nn.Linear(8, 8)), x2, {}, "TorchScript"),
+    "compiled part": (ScriptedPart(), x2, {}, "part is compiled by TorchScript"),
+    "quantized part": (torch.ao.quantization.quantize_dynamic(nn.Sequential(nn.Linear(8, 8))), x2, {}, "0 has quantized weights"),
+    "class": (nn.Linear, x2, {}, r"the class Linear; give an object of it, such as Linear\(...\)"),
+    "leaves": (Apply(leave), x2, {}, "fails on the inputs .SystemExit: 3"),
     "meta weights": (nn.Linear(8, 8, device="meta"), x2, {}, "weight is on the meta device"),
     "meta inputs": (nn.Linear(8, 8), x2.to("meta"), {}, "argument 1 is on the meta device"),
     "lazy": (nn.LazyLinear(8), x2, {}, "call the module once"),

@@ -14,7 +14,7 @@ from typer.testing import CliRunner
 
 from tritonsmith.cli.app import app
 from tritonsmith.evaluator.errors import UsageError
-from tritonsmith.modules.bringing.named import load_named, read_init, read_inputs
+from tritonsmith.modules.bringing.named import load_named, read_init, read_inputs, read_sizes
 from tritonsmith.modules.shell import bring_named, name_of, names_module
 
 FILE = """
@@ -59,6 +59,17 @@ def test_inputs_in_words() -> None:
     )
     with pytest.raises(UsageError, match="--init"):
         read_init("torch.ones(2)")
+
+
+def test_sizes_in_words() -> None:
+    assert read_sizes("batch=1..64, length = 128; x[0]=7, x[-1]=2..4") == [
+        {"batch": (1, 64), "length": 128},
+        {"x": {0: 7, -1: (2, 4)}},
+    ]
+    assert read_sizes(None) == []
+    for wrong in ("", "batch", "batch=", "batch=1..", "batch=-1", "batch=1-4", "batch=2; ", "a b=3", "batch=1.5"):
+        with pytest.raises(UsageError, match="--shapes"):
+            read_sizes(wrong)
 
 
 @pytest.mark.parametrize("around", ["", "."])
@@ -142,7 +153,8 @@ def test_the_command_says_what_is_wrong_and_leaves_nothing(
     (tmp_path / "full" / "kept").touch()
     for words, said in (
         (["net.py:Net", "--out", "full"], "the folder is not empty"),
-        (["39", "--inputs", "float32[3]"], "--inputs and --init are for a module"),
+        (["39", "--shapes", "batch=2"], "a task file declares SHAPES"),
+        (["39", "--inputs", "float32[3]"], "--inputs, --init and --shapes are for a module"),
     ):
         done = CliRunner().invoke(app, ["optimize", *words])
         assert isinstance(done.exception, UsageError) and said in str(done.exception)

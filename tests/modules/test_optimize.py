@@ -15,6 +15,7 @@ from torch import nn
 
 import tritonsmith
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.modules.shell import tell_of_module
 
 SETTINGS: dict[str, Any] = {"target": "h200", "seeds": 1, "policy": "best-of-n", "checkpoints": "none"}
 
@@ -59,7 +60,7 @@ class Block(nn.Module):
 
 def test_a_norm_becomes_a_kernel(tmp_path: Path) -> None:
     norm, events = Norm(32), list[dict[str, Any]]()
-    before = norm.weight.detach().clone()
+    before, imports = norm.weight.detach().clone(), [*sys.path]
     result = tritonsmith.optimize(
         norm, torch.randn(4, 32), out=tmp_path / "run", progress=events.append, **SETTINGS
     )
@@ -77,6 +78,7 @@ def test_a_norm_becomes_a_kernel(tmp_path: Path) -> None:
         x = torch.randn(4, 32)
         with pytest.warns(UserWarning, match="runs as the original, without its kernel"):
             assert torch.equal(result.module(x), norm(x))
+    assert sys.path == imports, "the program's own imports are as before"
     assert isinstance(result.module, Norm) and result.module.weight is norm.weight
     assert result.check(x).right and "float32[4, 32]" in result.report
     saved = result.save(tmp_path / "saved")
@@ -109,6 +111,12 @@ def test_wrong_options_are_told_before_anything_is_made(tmp_path: Path) -> None:
         assert not (tmp_path / "run").exists()
     with pytest.raises(AttributeError, match="its names are"):
         tritonsmith.nothing  # noqa: B018
+
+
+def test_an_error_of_a_run_names_the_module_and_no_file_that_is_gone() -> None:
+    said = "runs/x/task/task.py, line 17: no recipe (by values, line 3: result = super().forward(x)); ask (line 9: y = a * b)"
+    told = str(tell_of_module(UsageError(said), "runs/x/task/task.py", "Early"))
+    assert told == "Early: no recipe (by values); ask (y = a * b)"
 
 
 def test_nothing_heavy_is_imported_with_the_name() -> None:

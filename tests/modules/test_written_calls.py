@@ -104,6 +104,7 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], Any]] = {
     "signs": (lambda a, b: (a + b) * (a - 2) / (b * b + 1) - (-a) ** 2 // 3, (x2, x2 + 1)),
     "comparisons": (lambda a: torch.where((a > 0) & (a <= 1), a, -a), x2),
     "alpha": (lambda a, b: torch.add(a, b, alpha=3), (x2, x2 + 1)),
+    "properties": (lambda a, b: (a.mT @ a, a.mH @ a, b.T @ b, b.H @ b), (x3, x2)),
     "from a number": (lambda a: 1 - a, x2),
     "parts": (lambda a: a[:, 1:, ::2] + a[..., :-1, 3:7], x3),
     "places": (lambda a, i: a[i], (x2, torch.tensor([3, 1]))),
@@ -211,7 +212,7 @@ def put_side_by_side(cases: list[tuple[nn.Module, Any]]) -> tuple[Several, tuple
     )[0]
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_layers_of_torch_compute_the_same(part: int, tmp_path: Path) -> None:
     module, inputs = put_side_by_side([case for name, case in LAYERS.items() if name not in SLOW][part::2])
     text = bring_and_compare(module, inputs, tmp_path).task.read_text()
@@ -219,7 +220,7 @@ def test_layers_of_torch_compute_the_same(part: int, tmp_path: Path) -> None:
     assert "torch.ops.aten" not in text.replace("torch.ops.aten.rrelu", "")
 
 
-@pytest.mark.parametrize("part", range(2))
+@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
 def test_functions_compute_the_same(part: int, tmp_path: Path) -> None:
     module, inputs = put_side_by_side(
         [(Apply(function), inputs) for function, inputs in list(FUNCTIONS.values())[part::2]]

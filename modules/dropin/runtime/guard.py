@@ -9,6 +9,7 @@ import torch
 from torch import nn
 from torch._C import _get_tracing_state
 from torch._C._functorch import peek_interpreter_stack
+from torch.autograd import forward_ad
 
 from tritonsmith.modules.dropin.runtime.kernel import Kernel, describe_config, find_difference, reach
 from tritonsmith.modules.dropin.runtime.operator import Operator
@@ -111,6 +112,8 @@ class Guard:
             return "it is traced by torch.jit"
         if peek_interpreter_stack() is not None:
             return "it is called inside a transform of torch.func"
+        if forward_ad._current_level >= 0:  # no public function says so; tangents would be lost
+            return "derivatives are computed forward"
         if torch.is_autocast_enabled(tensors[0].device.type if tensors else "cpu"):
             return "autocast is on, which gives the original other types"
         if self.kernel.proof.by_mode and self.owner.training is not self.kernel.proof.training:

@@ -86,6 +86,7 @@ class Operator:
         self.dtypes = tuple((value.dtype, value.shape) for value in known.values())
         """Types and shapes of the weights in their order."""
         self.count = len(kernel.form.tensors)
+        self._dense = [_is_dense(kernel, number) for number in range(self.count)]
         self._outputs = sum(place is not None for place in kernel.form.outputs)
         self._instances: OrderedDict[Any, Instance] = OrderedDict()
         self._lock = threading.RLock()
@@ -107,8 +108,8 @@ class Operator:
         self._library.define(
             f"{name}({', '.join(arguments)}) -> {_write_results(self._outputs)}", tags=tuple(tags)
         )
-        self._library.impl(name, self._compute, "CompositeExplicitAutograd")
-        torch.library.register_fake(f"{namespace}::{name}", self._pretend, lib=self._library)
+        self._library.impl(name, self.run, "CompositeExplicitAutograd")
+        torch.library.register_fake(f"{namespace}::{name}", self.pretend, lib=self._library)
         torch.library.register_autograd(
             f"{namespace}::{name}", self._differentiate, setup_context=_keep_arguments, lib=self._library
         )
@@ -120,18 +121,24 @@ class Operator:
         results = self.overload(*tensors, *weights)
         return [results] if self._outputs == 1 else list(results)
 
-    def _compute(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    def run(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """The operator on real tensors."""
         form, kernel = self.kernel.form, self.kernel
         tensors = [
-            tensor.contiguous() if _is_dense(kernel, number) else tensor
-            for number, tensor in enumerate(given[: self.count])
+            tensor.contiguous() if dense else tensor
+            for dense, tensor in zip(self._dense, given[: self.count], strict=True)
         ]
         weights = given[self.count :]
         device = (given[0] if given else torch.empty(0)).device
         with switch_card(device):
             instance = self._find_instance(weights, device)
             outputs = list_tensors(kernel.forward(instance.model, *form.pick_arguments(tensors)))
+        return self.own_outputs(outputs, given)
+
+    def own_outputs(
+        self, outputs: Sequence[torch.Tensor], given: Sequence[torch.Tensor]
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """Outputs that are contiguous and share memory neither with what was given nor with each other."""
         taken = {tensor.untyped_storage().data_ptr() for tensor in given}
         results: list[torch.Tensor] = []
         for output in outputs:
@@ -162,7 +169,7 @@ class Operator:
                 instance.addresses = addresses
         return instance
 
-    def _pretend(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
+    def pretend(self, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
         """The operator's results without values: as the original's, each contiguous and of its own."""
         mode = detect_fake_mode(given)
         allowed = getattr(mode, "allow_non_fake_inputs", False)
@@ -195,14 +202,28 @@ class Operator:
         return [leaf for _, leaf in sorted(zip(order, leaves, strict=True), key=lambda pair: pair[0])]
 
     def _differentiate(self, ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
-        """Gradients of the original, whose forward runs again."""
+        return self.differentiate(ctx.saved_tensors, ctx.needs_input_grad, gradients)
+
+    def differentiate(
+        self,
+        given: Sequence[torch.Tensor],
+        need: Sequence[bool],
+        gradients: Sequence[torch.Tensor | None],
+    ) -> tuple[torch.Tensor | None, ...]:
+        """Gradients of the original, whose forward runs again.
+
+        Args:
+            given: the tensors and then the weights of the call.
+            need: for each of them whether its gradient is asked for.
+            gradients: of the outputs; None for one that nothing depends on.
+        """
         again = torch.is_grad_enabled()  # gradients of gradients are asked for
         with torch.enable_grad():
             tensors = [
                 (tensor.view_as(tensor) if again else tensor.detach().requires_grad_())
                 if needed
                 else tensor.detach()
-                for tensor, needed in zip(ctx.saved_tensors, ctx.needs_input_grad, strict=True)
+                for tensor, needed in zip(given, need, strict=True)
             ]
             outputs = self._run_original(tensors[: self.count], tensors[self.count :])
             pairs = [
@@ -210,7 +231,7 @@ class Operator:
                 for pair in zip(outputs, gradients, strict=True)
                 if pair[1] is not None and pair[0].requires_grad
             ]
-            wanted = [tensor for tensor, needed in zip(tensors, ctx.needs_input_grad, strict=True) if needed]
+            wanted = [tensor for tensor, needed in zip(tensors, need, strict=True) if needed]
             found: Iterator[torch.Tensor | None] = iter(())
             if pairs and wanted:
                 found = iter(
@@ -222,7 +243,7 @@ class Operator:
                         allow_unused=True,
                     )
                 )
-        return tuple(next(found, None) if needed else None for needed in ctx.needs_input_grad)
+        return tuple(next(found, None) if needed else None for needed in need)
 
 
 def _write_results(count: int) -> str:

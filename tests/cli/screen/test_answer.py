@@ -10,8 +10,9 @@ from rich.console import Console
 from project import ROOT
 from tritonsmith.cli.main import run
 from tritonsmith.cli.screen.answer import show
-from tritonsmith.evaluator.schema import Comparison, Label
+from tritonsmith.evaluator.schema import Comparison, Label, Task
 from tritonsmith.graph.run import optimize
+from tritonsmith.graph.storage.sizes import list_sizes
 from tritonsmith.graph.storage.summary import CandidateRow, Summary, Winner
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
 from tritonsmith.nodes.evaluators.scripted import ScriptedEvaluator, scripted_verdict
@@ -68,6 +69,22 @@ def test_a_module_that_no_kernel_betters_is_kept(
     assert run(["report", str(out), "--format", "md"]) == 0
     assert capsys.readouterr().out.splitlines()[0] == first
     assert "fast = torch.compile(model" in (out / "report.md").read_text()
+
+
+def test_sizes_that_a_task_declares_stand_in_a_table(capsys: pytest.CaptureFixture[str]) -> None:
+    """The own size with its score, and each declared one with what the judge found there."""
+    source = 'rows = 4\nSHAPES = [{"rows": (1, 64)}, {"rows": 128}, {"rows": 7}]\n'
+    task = Task(name="t", path="t.py", source=source)
+    verdict = scripted_verdict(1.5)
+    told = {"right at 2 of them": "right at 2 of these 3", "right at 3 of them": "right at a size that", "": "not tried"}
+    for found, words in told.items():
+        audited = verdict.model_copy(update={"environment": {"audit": {"other sizes": found} if found else {}}})
+        winner = Winner(id="seed0-01", stage="seed", verdict=audited)
+        printed = shown(Summary(task="t", policy="p", model="m", winner=winner, sizes=list_sizes(task, audited)), capsys)
+        lines = [line.split("  ")[0] for line in printed.splitlines()]
+        assert [line for line in lines if line.startswith("rows = ")] == ["rows = 4", "rows = 1 to 64", "rows = 128", "rows = 7"]
+        assert printed.count(words) == 3 and "1.500" in printed
+    assert list_sizes(task, None) == () == list_sizes(Task(name="t", path="t.py", source="rows = 4\n"), verdict)
 
 
 def test_a_kernel_that_is_not_faster_is_told_first(
