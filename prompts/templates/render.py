@@ -17,7 +17,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from tritonsmith.evaluator.cards.estimate import ROUND
 from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.errors import KernelFileError
-from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Record, TensorSpec
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Record, Task, TaskFacts, TensorSpec
 from tritonsmith.evaluator.tasks.declarations import assigned_names
 from tritonsmith.evaluator.texts.detect.detection import Detection, detect
 from tritonsmith.evaluator.texts.source.parse import parse
@@ -61,15 +61,15 @@ _NAMES_SHOWN = 40
 
 
 class ExampleBook(Protocol):
-    """The worked examples that prompts may show: recipes, which lie above this package."""
+    """The worked examples that prompts may show: they lie above this package."""
 
     @property
     def folder(self) -> Path:
         """The folder whose templates the examples are made from."""
         ...
 
-    def name_examples(self, families: tuple[Family, ...]) -> tuple[str, ...]:
-        """Examples that are worth showing for a task of these families, best first."""
+    def name_examples(self, families: tuple[Family, ...], task: Task, facts: TaskFacts) -> tuple[str, ...]:
+        """Examples that fit a task of these families, best first."""
         ...
 
     def write_example(self, name: str, hardware: Hardware, precision: PrecisionClass) -> Example | None:
@@ -123,7 +123,7 @@ def digest(examples: Path, own: Path = _FOLDER) -> str:
         own: the folder with templates, rules and hints.
     """
     made = hashlib.sha256()
-    for folder, patterns in ((own, ("*.j2", "*.toml")), (examples, ("*.j2",))):
+    for folder, patterns in ((own, ("*.j2", "*.toml")), (examples, ("*.j2", "worked/*/kernel.py"))):
         for file in sorted(path for pattern in patterns for path in folder.rglob(pattern)):
             made.update(f"{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes() + b"\0")
     return made.hexdigest()[:12]
@@ -167,7 +167,7 @@ def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBo
     """Choices of examples, best first: kernels of earlier runs before recipes, without the recipe of the current kernel."""
     remembered = brief.examples[:MOST_EXAMPLES]
     own = brief.current.candidate.recipe if brief.current else ""
-    names = [name for name in book.name_examples(families) if name != own]
+    names = [name for name in book.name_examples(families, brief.task, brief.facts.full or brief.facts) if name != own]
     recipes = [book.write_example(name, brief.hardware, brief.task.precision) for name in names]
     found = [example for example in recipes if example is not None]
     if len(remembered) < MOST_EXAMPLES:
