@@ -29,7 +29,7 @@ def measure(path: Path, card: str, out: Path | None = None) -> dict[str, str | i
     task = load_task(str(path))
     facts = probe(task)[0]
     task = settle_task(task, facts)
-    hardware = named_card(card).model_copy(update={"present": True})
+    hardware = named_card(card).model_copy(update={"present": True, "triton": "3.6.0", "torch": "2.11.0"})
     prompts = [prompt_for("seed", Brief(task=task, facts=facts, hardware=hardware, branch=branch)) for branch in (0, 1)]
     for branch, prompt in enumerate(prompts):
         if out is not None:

@@ -15,7 +15,7 @@ from typing import Any, Protocol, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tritonsmith.evaluator.cards.estimate import ROUND
-from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
+from tritonsmith.evaluator.cards.launch_cost import HOLD, LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.errors import KernelFileError
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Record, Task, TaskFacts, TensorSpec
 from tritonsmith.evaluator.tasks.declarations import assigned_names
@@ -24,9 +24,11 @@ from tritonsmith.evaluator.texts.source.parse import parse
 from tritonsmith.prompts.author import Brief, Example
 from tritonsmith.prompts.kinds import Family
 from tritonsmith.prompts.templates.error_text import ErrorText, trim_error
+from tritonsmith.prompts.templates.facts_told import choose_direction, tell_facts
 from tritonsmith.prompts.templates.families import families_of
 from tritonsmith.prompts.templates.hints import hints_for
 from tritonsmith.prompts.templates.operators import costly_operators
+from tritonsmith.prompts.templates.triton_features import list_features
 
 Value = TypeVar("Value")
 
@@ -153,11 +155,10 @@ def prompt_for(stage: str, brief: Brief, book: ExampleBook) -> Prompt:
 
 
 def _list_diets(stage: str, brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> Iterator[_Diet]:
-    """Diets from the fullest to the leanest. First go the rules' short examples, then the worked ones, then old attempts."""
-    code = stage != "analyze"
-    for examples in _choose_examples(brief, families, book) if stage in _WITH_EXAMPLES else ():
-        yield _Diet(examples, 8, code)
-        yield _Diet(examples, 8, False)
+    """Diets from the fullest to the leanest: with worked examples, else with the rules' short kernels, at last with few old attempts."""
+    code = stage in _WITH_EXAMPLES
+    for examples in _choose_examples(brief, families, book) if code else ():
+        yield _Diet(examples, 8, False)  # an example that fits teaches more than the rules' short kernels
     for attempts in (8, 4, 2):
         yield _Diet((), attempts, code)
     yield _Diet((), 2, False)
@@ -191,10 +192,12 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...], book: Examp
         "checked": brief.facts if brief.task.meant is not None else None,
         "reference": hide_check_sizes(brief.task.source), "other_sizes": "SHAPES" in _locate_declarations(brief.task.source),
         "exchange": ROUND.low, "launch": (LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH), "allow": brief.allow.value, "hint_names": (),
-        "parameters": _parameters(told.parameters), "operators": costly_operators(told),
+        "parameters": _parameters(told.parameters), "operators": costly_operators(told), "bar": brief.facts.bar, "hold": HOLD,
+        "features": list_features(brief.hardware.triton) if stage in _WITH_EXAMPLES else (),
+        **tell_facts(brief.task, told, brief.hardware, families),
     }  # fmt: skip
     if stage == "seed":
-        return context | {"branch": brief.branch}
+        return context | {"branch": brief.branch, "direction": choose_direction(max(1, brief.branch), told, families, brief.allow)}
     if brief.current is not None:
         context |= _describe_current(brief)
     if stage == "tune":
@@ -273,9 +276,13 @@ def _duration(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} microseconds"
 
 
-def _short(text: str) -> str:
+def _milliseconds(value: float) -> str:
+    return _duration(value * 1e-3)
+
+
+def _short(text: str, most: int = _SHORT) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _SHORT else f"{line[: _SHORT - 4]} ..."
+    return line if len(line) <= most else f"{line[: most - 4]} ..."
 
 
 def _code(text: str, language: str = "python") -> str:
@@ -311,5 +318,5 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"shape": _shape, "duration": _duration, "short": _short, "code": _code, "by_name": sort_by_name}
+    made.filters |= {"shape": _shape, "duration": _duration, "milliseconds": _milliseconds, "short": _short, "code": _code, "by_name": sort_by_name}
     return made
