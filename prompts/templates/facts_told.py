@@ -7,6 +7,7 @@ from typing import Any
 
 from tritonsmith.evaluator.cards.floors import Rates
 from tritonsmith.evaluator.schema import Allow, Hardware, PrecisionClass, Task, TaskFacts
+from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.kinds import Family
 from tritonsmith.prompts.node_names import operation_name
 
@@ -28,7 +29,7 @@ def tell_facts(task: Task, facts: TaskFacts, hardware: Hardware, families: tuple
     Returns:
         rate: operations per second of its products at best, with `rate_words`, what that rate is;
         tolerances: for each dtype of its floating outputs the error, relative to the root mean square, that always passes;
-        half, float16, discrete, whole, by_values, corners, tanh: what its types and operators ask to be said.
+        products, half, float16, discrete, whole, by_values, corners, tanh: what its types and operators ask to be said.
     """
     half = facts.precision is PrecisionClass.HALF or task.precision is PrecisionClass.HALF
     rates = Rates.of(hardware)
@@ -40,7 +41,7 @@ def tell_facts(task: Task, facts: TaskFacts, hardware: Hardware, families: tuple
     given = any(dtype.startswith(_BY_VALUE) for dtype in inputs)
     discrete = bool(calls & _DISCRETE) or any(dtype.startswith(_BY_VALUE) for dtype in outputs)
     return {
-        "half": half, "rate": rate, "rate_words": words, "discrete": discrete, "whole": given, "by_values": given,
+        "half": half, "products": bool(_NO_CORNERS & {*families}), "rate": rate, "rate_words": words, "discrete": discrete, "whole": given, "by_values": given,
         "float16": "float16" in used or not half, "tanh": bool(_TANH.search(task.source)) or any(operation_name(node) == "tanh" for node in facts.ops),
         "tolerances": [(dtype, _EPSILONS[dtype]) for dtype in dict.fromkeys(outputs or ["float32"]) if dtype in _EPSILONS],
         "corners": not (_NO_CORNERS & {*families}) and not discrete,
@@ -56,15 +57,17 @@ def _name_rate(precision: PrecisionClass, rates: Rates) -> str:
     return "the fp32 rate" if rates.rate(precision) == rates.fp32 else "the rate of three fp16 products"
 
 
-def choose_direction(branch: int, facts: TaskFacts, families: tuple[Family, ...], allow: Allow) -> str:
+def choose_direction(brief: Brief, facts: TaskFacts, families: tuple[Family, ...]) -> str:
     """What a further seed is to try, as the end of a sentence; each branch another, as far as the task has some."""
-    directions = []
+    directions, hardware, allow = [], brief.hardware, brief.allow
+    rate = Rates.of(hardware).rate(brief.task.precision)
     if facts.serial_steps > 1:
         directions.append("more parallelism along the chain of steps (layers and directions side by side, hidden units over more programs)")
-    if allow is not Allow.KERNEL and {Family.CONVOLUTION, Family.GEMM} & {*families} and facts.reference_launches >= _MANY_LAUNCHES:
+    bound_by_products = {Family.CONVOLUTION, Family.GEMM} & {*families} and facts.flops / rate > facts.min_bytes / hardware.bandwidth
+    if allow is not Allow.KERNEL and bound_by_products and facts.reference_launches >= _MANY_LAUNCHES:
         directions.append("the library for the product that it does best, and one kernel of your own for each stretch around it")
     if facts.reference_launches >= _MANY_LAUNCHES:
         directions.append("fewer launches: what one kernel stores for the next stays in registers or in L2")
     directions.append("more parallelism: split what one program would do over several, and join the parts in a last step")
     directions.append("more work for each program: larger tiles or several rows, so that what programs share is loaded once")
-    return directions[(branch - 1) % len(directions)]
+    return directions[max(0, brief.branch - 1) % len(directions)]

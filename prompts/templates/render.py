@@ -193,11 +193,12 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...], book: Examp
         "reference": hide_check_sizes(brief.task.source), "other_sizes": "SHAPES" in _locate_declarations(brief.task.source),
         "exchange": ROUND.low, "launch": (LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH), "allow": brief.allow.value, "hint_names": (),
         "parameters": _parameters(told.parameters), "operators": costly_operators(told), "bar": brief.facts.bar, "hold": HOLD,
-        "features": list_features(brief.hardware.triton) if stage in _WITH_EXAMPLES else (),
-        **tell_facts(brief.task, told, brief.hardware, families),
     }  # fmt: skip
+    context |= tell_facts(brief.task, told, brief.hardware, families)
+    shown = stage in _WITH_EXAMPLES
+    context["features"] = list_features(brief.hardware.triton, products=context["products"], half=context["half"]) if shown else ()
     if stage == "seed":
-        return context | {"branch": brief.branch, "direction": choose_direction(max(1, brief.branch), told, families, brief.allow)}
+        return context | {"branch": brief.branch, "direction": choose_direction(brief, told, families)}
     if brief.current is not None:
         context |= _describe_current(brief)
     if stage == "tune":

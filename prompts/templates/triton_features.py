@@ -18,8 +18,11 @@ class Feature:
     since: str
     """The first version that is known to have it."""
     text: str
+    """What prompts say; empty for what the rules say."""
     body: str
     """A kernel's body that uses it."""
+    needs: str = ""
+    """What a task must have for it to be said: `product`, `fp32 product`, or nothing."""
 
     def is_in(self, version: str) -> bool:
         """Whether a version has it; an unknown one has nothing."""
@@ -33,9 +36,16 @@ def read_features() -> tuple[Feature, ...]:
     return tuple(Feature(**row) for row in rows)
 
 
-def list_features(version: str) -> tuple[str, ...]:
-    """What a version has, a line for each; none for a version that is not known."""
-    return tuple(feature.text for feature in read_features() if feature.is_in(version))
+def list_features(version: str, *, products: bool = True, half: bool = False) -> tuple[str, ...]:
+    """What a version has for a task, a line for each; none for a version that is not known.
+
+    Args:
+        version: such as `3.6.0`.
+        products: whether the task has matrix products.
+        half: whether these are of 16 bits.
+    """
+    has = {"", *(["product"] if products else []), *(["fp32 product"] if products and not half else [])}
+    return tuple(feature.text for feature in read_features() if feature.text and feature.needs in has and feature.is_in(version))
 
 
 def _read_version(version: str) -> tuple[int, ...]:
