@@ -104,10 +104,11 @@ def choose_worked(families: tuple[Family, ...], task: Task, facts: TaskFacts) ->
     fitting = []
     if Family.ATTENTION in families:
         fitting.append("decode_attention" if _has_few_queries(facts) else "flash_attention")
-    if Family.RECURRENT in families or _loops_over_time(facts):
-        fitting.append("gated_recurrence")
-    if calls.keys() & {"nonzero", "bincount", "index_add", "index_put", "one_hot", "_grouped_mm", "grouped_mm"} and Family.GEMM in families:
+    by_value = bool(calls.keys() & {"nonzero", "bincount", "index_add", "index_put", "one_hot", "_grouped_mm", "grouped_mm"})
+    if by_value and Family.GEMM in families:
         fitting.append("expert_tiles")
+    elif Family.RECURRENT in families or _loops_over_time(facts):
+        fitting.append("gated_recurrence")
     if calls.keys() & {"topk", "argmax", "argmin", "kthvalue"}:
         fitting.append("top_k")
     if calls["conv1d"] or any(name.endswith("Conv1d") for name in facts.modules):
