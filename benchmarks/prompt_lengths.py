@@ -14,6 +14,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from tritonsmith.author.examples import prompt_for
+from tritonsmith.benchmarks.host import print_line
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.reference.probe import probe
@@ -51,14 +52,14 @@ def main(arguments: Sequence[str] | None = None) -> int:
         try:
             rows.append(measure(path, given.card, given.out))
         except TaskError as error:
-            print(f"{path.stem}: {error}", file=sys.stderr)
+            sys.stderr.write(f"{path.stem}: {error}\n")
     for row in rows:
-        print(f"{row['task']:34} {row['family']:12} {row['class']:7} {row['tokens']:6}")
+        print_line(f"{row['task']:34} {row['family']:12} {row['class']:7} {row['tokens']:6}")
     for key in ("family", "class"):
         for value in sorted({str(row[key]) for row in rows}):
             lengths = [int(row["tokens"]) for row in rows if row[key] == value]
-            print(f"median of {value:15} {statistics.median(lengths):8.0f} ({len(lengths)})")
-    print(f"median of all {statistics.median(int(row['tokens']) for row in rows):8.0f} ({len(rows)})")
+            print_line(f"median of {value:15} {statistics.median(lengths):8.0f} ({len(lengths)})")
+    print_line(f"median of all {statistics.median(int(row['tokens']) for row in rows):8.0f} ({len(rows)})")
     if given.out is not None:
         (given.out / "lengths.json").write_text(json.dumps(rows, indent=1) + "\n", encoding="utf-8")
     return 0

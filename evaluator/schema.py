@@ -359,7 +359,8 @@ class LaunchFacts(Record):
     triton_launches: int = 0
     library_calls: dict[str, int] = Field(default_factory=dict)
     """Torch operators that compute (not views or allocations), with their counts per forward."""
-    library_ms: dict[str, float] = Field(default_factory=dict)  # device time per forward of library kernels by name, longest first (measured)
+    library_ms: dict[str, float] = Field(default_factory=dict)
+    """Device time per forward of library kernels by name, longest first; measured."""
     kernels: tuple[KernelFacts, ...] = ()
     own_time_share: float | None = None
     """Share of device time in the candidate's own Triton kernels (measured), or of the estimate."""

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import re
+from collections.abc import Sequence
 from typing import Any
 
 from tritonsmith.evaluator.cards.floors import Rates
-from tritonsmith.evaluator.schema import Allow, Hardware, PrecisionClass, Task, TaskFacts
+from tritonsmith.evaluator.schema import Allow, Hardware, KernelFacts, PrecisionClass, Task, TaskFacts
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.kinds import Family
 from tritonsmith.prompts.node_names import operation_name
@@ -33,18 +34,19 @@ def tell_facts(task: Task, facts: TaskFacts, hardware: Hardware, families: tuple
     """
     half = facts.precision is PrecisionClass.HALF or task.precision is PrecisionClass.HALF
     rates = Rates.of(hardware)
-    rate, words = (rates.rate(task.precision), _name_rate(task.precision, rates)) if _NO_CORNERS & {*families} else (rates.fp32, "the fp32 rate")
+    products = bool(_NO_CORNERS & {*families})
+    rate, words = (rates.rate(task.precision), _name_rate(task.precision, rates)) if products else (rates.fp32, "the fp32 rate")
     inputs = [spec.dtype for spec in facts.inputs if spec is not None]
     outputs = [spec.dtype for spec in facts.outputs]
     used = [*inputs, *outputs, *(spec.dtype for spec in facts.parameters.values())]
     calls = {node.target.rpartition(".")[2].rstrip("_") for node in facts.ops}
     given = any(dtype.startswith(_BY_VALUE) for dtype in inputs)
     discrete = bool(calls & _DISCRETE) or any(dtype.startswith(_BY_VALUE) for dtype in outputs)
+    tanh = bool(_TANH.search(task.source)) or any(operation_name(node) == "tanh" for node in facts.ops)
     return {
-        "half": half, "products": bool(_NO_CORNERS & {*families}), "rate": rate, "rate_words": words, "discrete": discrete, "whole": given, "by_values": given,
-        "float16": "float16" in used or not half, "tanh": bool(_TANH.search(task.source)) or any(operation_name(node) == "tanh" for node in facts.ops),
+        "half": half, "products": products, "rate": rate, "rate_words": words, "discrete": discrete, "whole": given,
+        "by_values": given, "float16": "float16" in used or not half, "tanh": tanh, "corners": not products and not discrete,
         "tolerances": [(dtype, _EPSILONS[dtype]) for dtype in dict.fromkeys(outputs or ["float32"]) if dtype in _EPSILONS],
-        "corners": not (_NO_CORNERS & {*families}) and not discrete,
     }  # fmt: skip
 
 
@@ -71,3 +73,22 @@ def choose_direction(brief: Brief, facts: TaskFacts, families: tuple[Family, ...
     directions.append("more parallelism: split what one program would do over several, and join the parts in a last step")
     directions.append("more work for each program: larger tiles or several rows, so that what programs share is loaded once")
     return directions[max(0, brief.branch - 1) % len(directions)]
+
+
+def bound_kernels(
+    kernels: Sequence[KernelFacts], hardware: Hardware, precision: PrecisionClass
+) -> dict[str, tuple[float, str]]:
+    """The least milliseconds per forward of each kernel whose work its compiled text tells, and by which limit."""
+    rates, bounds = Rates.of(hardware), {}
+    for kernel in kernels:
+        work = kernel.work
+        if work is None or work.unknown:
+            continue
+        limits = {
+            "bytes": work.unique_bytes / rates.bandwidth,
+            "products": work.product_flops / rates.rate(precision),
+            "operations": work.operations / rates.fp32,
+        }
+        limit = max(limits, key=lambda name: limits[name])
+        bounds[kernel.name] = (kernel.launches * limits[limit] * 1e3, limit)
+    return bounds

@@ -24,10 +24,11 @@ from tritonsmith.evaluator.texts.source.parse import parse
 from tritonsmith.prompts.author import Brief, Example
 from tritonsmith.prompts.kinds import Family
 from tritonsmith.prompts.templates.error_text import ErrorText, trim_error
-from tritonsmith.prompts.templates.facts_told import choose_direction, tell_facts
+from tritonsmith.prompts.templates.facts_told import bound_kernels, choose_direction, tell_facts
 from tritonsmith.prompts.templates.families import families_of
 from tritonsmith.prompts.templates.hints import hints_for
 from tritonsmith.prompts.templates.operators import costly_operators
+from tritonsmith.prompts.templates.places import describe_place
 from tritonsmith.prompts.templates.triton_features import list_features
 
 Value = TypeVar("Value")
@@ -195,6 +196,7 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...], book: Examp
         "parameters": _parameters(told.parameters), "operators": costly_operators(told), "bar": brief.facts.bar, "hold": HOLD,
     }  # fmt: skip
     context |= tell_facts(brief.task, told, brief.hardware, families)
+    context["shorter"] = stage in ("repair", "tune")  # how time is taken mends nothing
     shown = stage in _WITH_EXAMPLES
     context["features"] = list_features(brief.hardware.triton, products=context["products"], half=context["half"]) if shown else ()
     if stage == "seed":
@@ -222,6 +224,8 @@ def _describe_current(brief: Brief) -> dict[str, Any]:
     return {
         "current": current, "verdict": verdict, "library": library, "labels": _detect_labels(brief).labels,
         "error": trim_error(verdict.message, current.source) if failed and verdict else ErrorText(text=""),
+        "place": describe_place(verdict.correctness, brief.facts.outputs, verdict.facts) if failed and verdict.correctness else "",
+        "bounds": bound_kernels(verdict.facts.kernels, brief.hardware, brief.task.precision) if verdict else {},
     }  # fmt: skip
 
 
@@ -319,5 +323,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"shape": _shape, "duration": _duration, "milliseconds": _milliseconds, "short": _short, "code": _code, "by_name": sort_by_name}
+    made.filters |= {"shape": _shape, "duration": _duration, "milliseconds": _milliseconds, "short": _short, "code": _code}
+    made.filters["by_name"] = sort_by_name
     return made

@@ -13,6 +13,7 @@ from tritonsmith.prompts.templates.triton_features import list_features, read_fe
 
 HEAD = "import triton\nimport triton.language as tl\nfrom triton.language.extra import libdevice\n\n\n"
 TYPES = {"x": "*bf16", "w": "*bf16", "y": "*fp32", "p": "*i32", "n": "i32", "B": "constexpr", "K": "constexpr"}
+HERE = [feature for feature in read_features() if feature.is_in(version("triton"))]
 DEFINE = "@triton.jit\ndef probe(x, w, y, p, n, B: tl.constexpr, K: tl.constexpr):\n"
 
 
@@ -28,7 +29,7 @@ def compile_body(body, folder, capability):
 
 
 @pytest.mark.parametrize("capability", [90, pytest.param(100, marks=pytest.mark.slow)])
-@pytest.mark.parametrize("feature", [feature for feature in read_features() if feature.is_in(version("triton"))], ids=lambda feature: feature.name)
+@pytest.mark.parametrize("feature", HERE, ids=lambda feature: feature.name)
 def test_a_feature_compiles_as_it_is_told(feature, capability, tmp_path):
     assert compile_body(feature.body, tmp_path, capability).asm["cubin"]
 
