@@ -99,8 +99,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     left = [name for name in given.only.split(",") if name not in {row["name"] for row in rows}]
     if left:
         print_line(f"not begun within {given.seconds:g} s: --only {','.join(left)}")
-    bad = [row["name"] for row in rows if row["status"] != Status.OK.value or (row["kind"] == "measured" and row["score"] < 1.0)]
-    print_line(f"{len(rows) - len(bad)} of {len(rows)} right and at or above their baseline{f'; not so: {chr(44).join(bad)}' if bad else ''}")
+    bad = [row["name"] for row in rows if row["status"] != Status.OK.value or (row.get("kind") == "measured" and row["score"] < 1.0)]
+    print_line(f"{len(rows) - len(bad)} of {len(rows)} right and at or above their baseline; not so: {' '.join(bad) or 'none'}")
     return 1 if bad or left else 0
 
 

@@ -25,7 +25,7 @@ from tritonsmith.prompts.author import Brief, Example
 from tritonsmith.prompts.kinds import Family
 from tritonsmith.prompts.templates.error_text import ErrorText, trim_error
 from tritonsmith.prompts.templates.facts_told import bound_kernels, choose_direction, tell_facts
-from tritonsmith.prompts.templates.families import families_of
+from tritonsmith.prompts.templates.families import MOST_FAMILIES, families_of
 from tritonsmith.prompts.templates.hints import hints_for
 from tritonsmith.prompts.templates.operators import costly_operators
 from tritonsmith.prompts.templates.places import describe_place
@@ -110,6 +110,8 @@ class _Diet:
     examples: tuple[Example, ...]
     attempts: int
     code: bool
+    families: int = MOST_FAMILIES
+    """How many families' rules."""
 
 
 def token_bound(text: str) -> int:
@@ -144,10 +146,10 @@ def prompt_for(stage: str, brief: Brief, book: ExampleBook) -> Prompt:
     context = _context(stage, brief, families, book)
     template = _environment().get_template(f"{stage}.j2")
     for diet in _list_diets(stage, brief, families, book):
-        text = _tidy(template.render({**context, **_portions(brief, diet)}))
+        text = _tidy(template.render({**context, **_portions(brief, diet, families)}))
         if token_bound(text) <= MOST_TOKENS:
             break
-    parts = [f"rules/{family.value}" for family in families]
+    parts = [f"rules/{family.value}" for family in families[: diet.families]]
     if stage != "analyze":
         parts.insert(0, "rules/general")
     parts += [f"example: {example.title}" for example in diet.examples]
@@ -163,6 +165,7 @@ def _list_diets(stage: str, brief: Brief, families: tuple[Family, ...], book: Ex
     for attempts in (8, 4, 2):
         yield _Diet((), attempts, code)
     yield _Diet((), 2, False)
+    yield _Diet((), 1, False, 1)
 
 
 def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> Iterator[tuple[Example, ...]]:
@@ -179,9 +182,12 @@ def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBo
         yield remembered[:count]
 
 
-def _portions(brief: Brief, diet: _Diet) -> dict[str, Any]:
+def _portions(brief: Brief, diet: _Diet, families: tuple[Family, ...]) -> dict[str, Any]:
     left_out = max(0, len(brief.history) - diet.attempts)
-    return {"examples": diet.examples, "history": brief.history[left_out:], "left_out": left_out, "code": diet.code}
+    return {
+        "examples": diet.examples, "history": brief.history[left_out:], "left_out": left_out, "code": diet.code,
+        "families": [family.value for family in families[: diet.families]],
+    }  # fmt: skip
 
 
 def _context(stage: str, brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> dict[str, Any]:
