@@ -20,7 +20,8 @@ def describe_place(correctness: Correctness, outputs: Sequence[TensorSpec], fact
     values = ""
     if correctness.worst_expected is not None and correctness.worst_actual is not None:
         values = f" (expected {correctness.worst_expected:.6g}, got {correctness.worst_actual:.6g})"
-    tiles = sorted({value for kernel in facts.kernels for value in kernel.constexprs.values() if _is_tile(value)}, reverse=True) or _TILES
+    known = {value for kernel in facts.kernels for value in kernel.constexprs.values() if isinstance(value, int) and _is_tile(value)}
+    tiles = sorted(known, reverse=True) or _TILES
     kinds = [_describe_axis(axis, at, size, tiles) for axis, (at, size) in enumerate(zip(index, spec.shape, strict=True))]
     kinds = [kind for kind in kinds if kind] or ["inside, at no edge"]
     if _is_tie(spec, correctness):
@@ -32,18 +33,18 @@ def _holds(spec: TensorSpec, index: tuple[int, ...]) -> bool:
     return len(spec.shape) == len(index) and all(at < size for at, size in zip(index, spec.shape, strict=True))
 
 
-def _is_tile(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool) and 16 <= value <= 4096 and value & (value - 1) == 0
+def _is_tile(value: int) -> bool:
+    return 16 <= value <= 4096 and value & (value - 1) == 0
 
 
-def _describe_axis(axis: int, at: int, size: int, tiles: Sequence[object]) -> str:
+def _describe_axis(axis: int, at: int, size: int, tiles: Sequence[int]) -> str:
     """What is special about a place along one axis; empty for nothing."""
     if size == 1:
         return ""
     if at in (0, size - 1):
         return f"the {'last' if at else 'first'} along axis {axis}"
     for tile in tiles:
-        if isinstance(tile, int) and tile < size and size % tile and at >= size // tile * tile:
+        if tile < size and size % tile and at >= size // tile * tile:
             return f"in the last, partial tile of {tile} along axis {axis}"
     return ""
 

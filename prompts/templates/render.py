@@ -226,11 +226,12 @@ def _describe_current(brief: Brief) -> dict[str, Any]:
     assert current is not None
     verdict = current.verdict
     failed = verdict is not None and verdict.score is None
+    wrong = verdict if failed and verdict and verdict.correctness else None
     library = sorted(sort_by_name(verdict.facts.library_calls), key=lambda item: -item[1])[:8] if verdict else []
     return {
         "current": current, "verdict": verdict, "library": library, "labels": _detect_labels(brief).labels,
         "error": trim_error(verdict.message, current.source) if failed and verdict else ErrorText(text=""),
-        "place": describe_place(verdict.correctness, brief.facts.outputs, verdict.facts) if failed and verdict.correctness else "",
+        "place": describe_place(wrong.correctness, brief.facts.outputs, wrong.facts) if wrong and wrong.correctness else "",
         "bounds": bound_kernels(verdict.facts.kernels, brief.hardware, brief.task.precision) if verdict else {},
     }  # fmt: skip
 
