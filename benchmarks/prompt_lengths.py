@@ -15,9 +15,9 @@ from pathlib import Path
 
 from tritonsmith.author.examples import prompt_for
 from tritonsmith.benchmarks.host import print_line
+from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import TaskError
-from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.tasks.files import load_task, settle_task
 from tritonsmith.prompts.author import Brief
 
@@ -25,10 +25,10 @@ CHARACTERS_PER_TOKEN = 4
 """What common tokenizers take on these texts, about."""
 
 
-def measure(path: Path, card: str, out: Path | None = None) -> dict[str, str | int]:
+def measure(path: Path, card: str, descriptions: TaskDescriptions, out: Path | None = None) -> dict[str, str | int]:
     """Name, family, class and tokens of a task's first prompt; both seeds' prompts are written to `out`."""
     task = load_task(str(path))
-    facts = probe(task)[0]
+    facts = descriptions.describe(task)[0]
     task = settle_task(task, facts)
     hardware = named_card(card).model_copy(update={"present": True, "triton": "3.6.0", "torch": "2.11.0"})
     prompts = [prompt_for("seed", Brief(task=task, facts=facts, hardware=hardware, branch=branch)) for branch in (0, 1)]
@@ -47,12 +47,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--card", default="h200")
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
-    rows = []
+    rows, descriptions = [], TaskDescriptions()
     for path in given.tasks:
         try:
-            rows.append(measure(path, given.card, given.out))
+            rows.append(measure(path, given.card, descriptions, given.out))
         except TaskError as error:
             sys.stderr.write(f"{path.stem}: {error}\n")
+    descriptions.close()
     for row in rows:
         print_line(f"{row['task']:34} {row['family']:12} {row['class']:7} {row['tokens']:6}")
     for key in ("family", "class"):
