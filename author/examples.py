@@ -1,29 +1,33 @@
-"""The prompts with recipes, which are proven right, as worked examples: each for a small module of the same family."""
+"""The prompts with worked examples: kernels written by hand that fit the task, and for recurrent layers a recipe of the book."""
 
 from functools import cache
 from pathlib import Path
 
 from tritonsmith.author.book import FAMILIES
 from tritonsmith.author.recipe import RecipeFamily
-from tritonsmith.evaluator.schema import Hardware, PrecisionClass
+from tritonsmith.author.worked_examples import WORKED, choose_worked, read_worked
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Task, TaskFacts
 from tritonsmith.prompts.author import Brief, Example
 from tritonsmith.prompts.kinds import Family
 from tritonsmith.prompts.templates import render
 
 
-class RecipeExamples:
-    """The recipe book as a book of examples."""
+class WorkedExamples:
+    """What prompts may show as worked examples."""
 
     folder = Path(__file__).parent
 
-    def name_examples(self, families: tuple[Family, ...]) -> tuple[str, ...]:
-        """Recipes that are worth showing for a task of these families, best first; those nearest to its first family."""
-        family = _own_recipes(families[0]) or next(family for family in FAMILIES if families[0] in family.nearest_to)
-        return tuple(recipe.name for recipe in reversed(family.recipes) if recipe.lesson)
+    def name_examples(self, families: tuple[Family, ...], task: Task, facts: TaskFacts) -> tuple[str, ...]:
+        """Examples that fit a task, best first. Layers of cells in fp32 get a recipe: no short kernel has its exchange between programs."""
+        chosen = choose_worked(families, task, facts)
+        family = _own_recipes(families[0]) if families[0] is Family.RECURRENT and facts.serial_steps > 1 else None
+        if family is None or task.precision is PrecisionClass.HALF:
+            return chosen
+        return (*(recipe.name for recipe in reversed(family.recipes) if recipe.lesson), *chosen)
 
     def write_example(self, name: str, hardware: Hardware, precision: PrecisionClass) -> Example | None:
-        """A recipe at a small size for this card and accuracy; None where it does not fit the card."""
-        return _write_example(name, hardware, precision)
+        """An example written by hand, or a recipe at a small size for this card and accuracy; None where that does not fit the card."""
+        return read_worked(name) if name in WORKED else _write_example(name, hardware, precision)
 
     def list_algorithms(self, families: tuple[Family, ...]) -> tuple[str, ...]:
         """What the recipes of the task's first family do, plainest first, for an analyst; empty without such recipes."""
@@ -31,8 +35,8 @@ class RecipeExamples:
         return tuple(f"{recipe.name}: {recipe.describes}" for recipe in family.recipes) if family else ()
 
 
-EXAMPLES = RecipeExamples()
-"""The examples of the recipe book."""
+EXAMPLES = WorkedExamples()
+"""All worked examples."""
 
 
 def prompt_for(stage: str, brief: Brief) -> render.Prompt:

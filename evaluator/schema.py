@@ -82,6 +82,16 @@ class ChosenSize(Record):
     note: str = ""
 
 
+class Bar(Record):
+    """What a kernel has to beat, where the module itself was judged ahead of all kernels."""
+
+    baseline: str
+    """Name of the strongest baseline."""
+    baselines_ms: dict[str, float]
+    kernels: dict[str, float] = Field(default_factory=dict)
+    """Milliseconds of a forward by the names of the kernels that eager execution launches, longest first."""
+
+
 class TaskFacts(Record):
     """What running and tracing the reference once showed; the only view of the task that authors get next to its source."""
 
@@ -127,6 +137,7 @@ class TaskFacts(Record):
     other_shapes: tuple[TaskFacts, ...] = ()
     """The facts at sizes that SHAPES declares; `trace_error` says why one has none."""
     reads: TaskReads | None = None  # what the task's process read besides the file; None where nobody looked
+    bar: Bar | None = None  # None where nobody timed the module ahead
     full: TaskFacts | None = None  # at the size that kernels are for, where this one is smaller; what prompts tell of it, no more
 
 
@@ -348,6 +359,8 @@ class LaunchFacts(Record):
     triton_launches: int = 0
     library_calls: dict[str, int] = Field(default_factory=dict)
     """Torch operators that compute (not views or allocations), with their counts per forward."""
+    library_ms: dict[str, float] = Field(default_factory=dict)
+    """Device time per forward of library kernels by name, longest first; measured."""
     kernels: tuple[KernelFacts, ...] = ()
     own_time_share: float | None = None
     """Share of device time in the candidate's own Triton kernels (measured), or of the estimate."""
@@ -411,4 +424,6 @@ class Hardware(Record):
     tf32: float
     fp16: float
     clock_hz: float
+    triton: str = ""  # versions where it is judged; empty where nobody said
+    torch: str = ""
     present: bool = False  # whether it is the card in this machine, and no named target

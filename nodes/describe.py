@@ -12,6 +12,7 @@ from tritonsmith.evaluator.tasks.declared import note_small
 from tritonsmith.evaluator.tasks.files import choose_load_size, load_task, settle_task, settled_size
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import Shared, State, Update
+from tritonsmith.nodes.bar import measure_bar
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
 from tritonsmith.nodes.forms import measure_forms
 from tritonsmith.prompts.author import AuthorError, Choosy
@@ -32,6 +33,9 @@ async def describe(state: State, runtime: NodeRuntime) -> Update:
     task = note_small(settle_task(task, facts))
     if task.sized:
         emit(runtime, "size", "describe", state, size=task.size, reason=task.sized)
+    facts = await measure_bar(context, task, facts)
+    if facts.bar is not None:
+        emit(runtime, "bar", "describe", state, baseline=facts.bar.baseline, baselines_ms=facts.bar.baselines_ms)
     seeds = context.branches
     again = "candidates" in state and bool(state["candidates"] or state.get("stopped_because"))
     run = uuid4().hex if again else state.get("run") or uuid4().hex

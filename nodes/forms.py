@@ -6,7 +6,7 @@ from typing import cast
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Timing, TimingKind
+from tritonsmith.evaluator.schema import Task, Timing, TimingKind
 from tritonsmith.evaluator.texts.source.copies import copy_reference
 from tritonsmith.graph.state import State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
@@ -27,10 +27,19 @@ async def measure_forms(node: str, update: Update, runtime: NodeRuntime) -> Timi
         return None
     task = state["task"]
     try:
-        text = copy_reference(task.source, task.path)
-        sized = "".join(f"\n{name} = {value!r}" for name, value in task.overrides.items())
+        text = write_copy(task)
         emit(runtime, "stage", node, state, what="the module itself is measured in each form")
-        verdict = await evaluator.evaluate(task, KernelText.of(text + sized), "quick")
+        verdict = await evaluator.evaluate(task, text, "quick")
     except (InfrastructureError, UsageError):  # a recording that was made without it has none
         return None
     return verdict.timing if verdict.timing is not None and verdict.timing.kind is TimingKind.MEASURED else None
+
+
+def write_copy(task: Task) -> KernelText:
+    """The module itself as a candidate, at the task's sizes.
+
+    Raises:
+        UsageError: where the task's text cannot stand as a candidate.
+    """
+    sized = "".join(f"\n{name} = {value!r}" for name, value in task.overrides.items())
+    return KernelText.of(copy_reference(task.source, task.path) + sized)

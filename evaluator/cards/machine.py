@@ -25,6 +25,12 @@ def versions() -> dict[str, str]:
     return found
 
 
+def note_software(hardware: Hardware) -> Hardware:
+    """The card with the versions of Triton and PyTorch of this machine."""
+    found = versions()
+    return hardware.model_copy(update={name: found.get(name, "") for name in ("triton", "torch")})
+
+
 def name_card(device: str | None = None) -> str:
     """What tells a card from all others: its UUID, else the name that CUDA_VISIBLE_DEVICES gives it (None: the first that it shows)."""
     try:

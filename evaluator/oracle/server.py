@@ -14,7 +14,7 @@ from typing import Any, cast
 import torch
 
 from tritonsmith.evaluator.cards.cards import named_card
-from tritonsmith.evaluator.cards.machine import describe_environment, present_card
+from tritonsmith.evaluator.cards.machine import describe_environment, note_software, present_card
 from tritonsmith.evaluator.channel.compiled_code import locate_code
 from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, write_own_call
@@ -114,7 +114,7 @@ class Oracle:
         if self._pool is None and (hardware.present or not is_warm_start_begun()):
             establish(hello.sandbox, cuda=hardware.present)
             self._pool = RunnerPool.start() if hardware.present else None
-        return HelloAnswer(hardware=hardware)
+        return HelloAnswer(hardware=note_software(hardware))
 
     def choose_hardware(self, target: str, use_card: bool) -> Hardware:
         """The present card for `auto`, otherwise the named one (then everything is an estimate unless it is the present one)."""

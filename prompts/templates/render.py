@@ -15,18 +15,21 @@ from typing import Any, Protocol, TypeVar
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
 from tritonsmith.evaluator.cards.estimate import ROUND
-from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
+from tritonsmith.evaluator.cards.launch_cost import HOLD, LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH
 from tritonsmith.evaluator.errors import KernelFileError
-from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Record, TensorSpec
+from tritonsmith.evaluator.schema import Hardware, PrecisionClass, Record, Task, TaskFacts, TensorSpec
 from tritonsmith.evaluator.tasks.declarations import assigned_names
 from tritonsmith.evaluator.texts.detect.detection import Detection, detect
 from tritonsmith.evaluator.texts.source.parse import parse
 from tritonsmith.prompts.author import Brief, Example
 from tritonsmith.prompts.kinds import Family
 from tritonsmith.prompts.templates.error_text import ErrorText, trim_error
-from tritonsmith.prompts.templates.families import families_of
+from tritonsmith.prompts.templates.facts_told import bound_kernels, choose_direction, tell_facts
+from tritonsmith.prompts.templates.families import MOST_FAMILIES, families_of
 from tritonsmith.prompts.templates.hints import hints_for
 from tritonsmith.prompts.templates.operators import costly_operators
+from tritonsmith.prompts.templates.places import describe_place
+from tritonsmith.prompts.templates.triton_features import list_features
 
 Value = TypeVar("Value")
 
@@ -61,15 +64,15 @@ _NAMES_SHOWN = 40
 
 
 class ExampleBook(Protocol):
-    """The worked examples that prompts may show: recipes, which lie above this package."""
+    """The worked examples that prompts may show: they lie above this package."""
 
     @property
     def folder(self) -> Path:
         """The folder whose templates the examples are made from."""
         ...
 
-    def name_examples(self, families: tuple[Family, ...]) -> tuple[str, ...]:
-        """Examples that are worth showing for a task of these families, best first."""
+    def name_examples(self, families: tuple[Family, ...], task: Task, facts: TaskFacts) -> tuple[str, ...]:
+        """Examples that fit a task of these families, best first."""
         ...
 
     def write_example(self, name: str, hardware: Hardware, precision: PrecisionClass) -> Example | None:
@@ -107,6 +110,8 @@ class _Diet:
     examples: tuple[Example, ...]
     attempts: int
     code: bool
+    families: int = MOST_FAMILIES
+    """How many families' rules."""
 
 
 def token_bound(text: str) -> int:
@@ -123,7 +128,7 @@ def digest(examples: Path, own: Path = _FOLDER) -> str:
         own: the folder with templates, rules and hints.
     """
     made = hashlib.sha256()
-    for folder, patterns in ((own, ("*.j2", "*.toml")), (examples, ("*.j2",))):
+    for folder, patterns in ((own, ("*.j2", "*.toml")), (examples, ("*.j2", "worked/*/kernel.py"))):
         for file in sorted(path for pattern in patterns for path in folder.rglob(pattern)):
             made.update(f"{file.relative_to(folder).as_posix()}\0".encode() + file.read_bytes() + b"\0")
     return made.hexdigest()[:12]
@@ -141,10 +146,10 @@ def prompt_for(stage: str, brief: Brief, book: ExampleBook) -> Prompt:
     context = _context(stage, brief, families, book)
     template = _environment().get_template(f"{stage}.j2")
     for diet in _list_diets(stage, brief, families, book):
-        text = _tidy(template.render({**context, **_portions(brief, diet)}))
+        text = _tidy(template.render({**context, **_portions(brief, diet, families)}))
         if token_bound(text) <= MOST_TOKENS:
             break
-    parts = [f"rules/{family.value}" for family in families]
+    parts = [f"rules/{family.value}" for family in families[: diet.families]]
     if stage != "analyze":
         parts.insert(0, "rules/general")
     parts += [f"example: {example.title}" for example in diet.examples]
@@ -153,21 +158,21 @@ def prompt_for(stage: str, brief: Brief, book: ExampleBook) -> Prompt:
 
 
 def _list_diets(stage: str, brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> Iterator[_Diet]:
-    """Diets from the fullest to the leanest. First go the rules' short examples, then the worked ones, then old attempts."""
-    code = stage != "analyze"
-    for examples in _choose_examples(brief, families, book) if stage in _WITH_EXAMPLES else ():
-        yield _Diet(examples, 8, code)
-        yield _Diet(examples, 8, False)
+    """Diets from the fullest to the leanest: with worked examples, else with the rules' short kernels, at last with few old attempts."""
+    code = stage in _WITH_EXAMPLES
+    for examples in _choose_examples(brief, families, book) if code else ():
+        yield _Diet(examples, 8, False)  # an example that fits teaches more than the rules' short kernels
     for attempts in (8, 4, 2):
         yield _Diet((), attempts, code)
     yield _Diet((), 2, False)
+    yield _Diet((), 1, False, 1)
 
 
 def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> Iterator[tuple[Example, ...]]:
     """Choices of examples, best first: kernels of earlier runs before recipes, without the recipe of the current kernel."""
     remembered = brief.examples[:MOST_EXAMPLES]
     own = brief.current.candidate.recipe if brief.current else ""
-    names = [name for name in book.name_examples(families) if name != own]
+    names = [name for name in book.name_examples(families, brief.task, brief.facts.full or brief.facts) if name != own]
     recipes = [book.write_example(name, brief.hardware, brief.task.precision) for name in names]
     found = [example for example in recipes if example is not None]
     if len(remembered) < MOST_EXAMPLES:
@@ -177,9 +182,12 @@ def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBo
         yield remembered[:count]
 
 
-def _portions(brief: Brief, diet: _Diet) -> dict[str, Any]:
+def _portions(brief: Brief, diet: _Diet, families: tuple[Family, ...]) -> dict[str, Any]:
     left_out = max(0, len(brief.history) - diet.attempts)
-    return {"examples": diet.examples, "history": brief.history[left_out:], "left_out": left_out, "code": diet.code}
+    return {
+        "examples": diet.examples, "history": brief.history[left_out:], "left_out": left_out, "code": diet.code,
+        "families": [family.value for family in families[: diet.families]],
+    }  # fmt: skip
 
 
 def _context(stage: str, brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> dict[str, Any]:
@@ -191,10 +199,14 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...], book: Examp
         "checked": brief.facts if brief.task.meant is not None else None,
         "reference": hide_check_sizes(brief.task.source), "other_sizes": "SHAPES" in _locate_declarations(brief.task.source),
         "exchange": ROUND.low, "launch": (LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH), "allow": brief.allow.value, "hint_names": (),
-        "parameters": _parameters(told.parameters), "operators": costly_operators(told),
+        "parameters": _parameters(told.parameters), "operators": costly_operators(told), "bar": brief.facts.bar, "hold": HOLD,
     }  # fmt: skip
+    context |= tell_facts(brief.task, told, brief.hardware, families)
+    context["shorter"] = stage in ("repair", "tune")  # how time is taken mends nothing
+    shown = stage in _WITH_EXAMPLES
+    context["features"] = list_features(brief.hardware.triton, products=context["products"], half=context["half"]) if shown else ()
     if stage == "seed":
-        return context | {"branch": brief.branch}
+        return context | {"branch": brief.branch, "direction": choose_direction(brief, told, families)}
     if brief.current is not None:
         context |= _describe_current(brief)
     if stage == "tune":
@@ -214,10 +226,13 @@ def _describe_current(brief: Brief) -> dict[str, Any]:
     assert current is not None
     verdict = current.verdict
     failed = verdict is not None and verdict.score is None
+    wrong = verdict if failed and verdict and verdict.correctness else None
     library = sorted(sort_by_name(verdict.facts.library_calls), key=lambda item: -item[1])[:8] if verdict else []
     return {
         "current": current, "verdict": verdict, "library": library, "labels": _detect_labels(brief).labels,
         "error": trim_error(verdict.message, current.source) if failed and verdict else ErrorText(text=""),
+        "place": describe_place(wrong.correctness, brief.facts.outputs, wrong.facts) if wrong and wrong.correctness else "",
+        "bounds": bound_kernels(verdict.facts.kernels, brief.hardware, brief.task.precision) if verdict else {},
     }  # fmt: skip
 
 
@@ -273,9 +288,13 @@ def _duration(seconds: float) -> str:
     return f"{seconds * 1e3:.3g} ms" if seconds >= 1e-3 else f"{seconds * 1e6:.3g} microseconds"
 
 
-def _short(text: str) -> str:
+def _milliseconds(value: float) -> str:
+    return _duration(value * 1e-3)
+
+
+def _short(text: str, most: int = _SHORT) -> str:
     line = " ".join(text.split())
-    return line if len(line) <= _SHORT else f"{line[: _SHORT - 4]} ..."
+    return line if len(line) <= most else f"{line[: most - 4]} ..."
 
 
 def _code(text: str, language: str = "python") -> str:
@@ -311,5 +330,6 @@ def _environment() -> Environment:
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    made.filters |= {"shape": _shape, "duration": _duration, "short": _short, "code": _code, "by_name": sort_by_name}
+    made.filters |= {"shape": _shape, "duration": _duration, "milliseconds": _milliseconds, "short": _short, "code": _code}
+    made.filters["by_name"] = sort_by_name
     return made

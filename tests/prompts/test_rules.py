@@ -7,14 +7,25 @@ from pathlib import Path
 import pytest
 
 from tritonsmith.author.book import BOOK
-from tritonsmith.author.examples import EXAMPLES, prompt_for
+from tritonsmith.author.examples import EXAMPLES
 from tritonsmith.author.prompt_pages import read_briefs
 from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.schema import PrecisionClass, Status, Task, Verdict
 from tritonsmith.prompts.kinds import Family
+from tritonsmith.prompts.templates import render
 
 BRIEFS = Path(__file__).parent
 RIGHT = re.compile(r"\nRight[^\n]*\n```python\n(.*?)\n```", re.DOTALL)
+TANH = re.compile(r"`(tl\.where\(tl\.abs\(v\) < 0\.5, .*?)`")
+TANH_ROWS = """@triton.jit
+def tanh_rows(x, y, columns, BLOCK: tl.constexpr):
+    row = tl.program_id(0).to(tl.int64)
+    for start in range(0, columns, BLOCK):
+        i = start + tl.arange(0, BLOCK)
+        v = tl.load(x + row * columns + i, mask=i < columns, other=0.0)
+        s = v * v
+        tl.store(y + row * columns + i, {formula}, mask=i < columns)"""
+"""Where the rule for tanh stands in a kernel."""
 HEAD = "import torch\nimport triton\nimport triton.language as tl\nfrom torch import nn\n\n"
 MODULE = """
 class {name}(nn.Module):
@@ -73,13 +84,31 @@ USES = {
 }  # fmt: skip
 
 
+class NoExamples:
+    """A book without examples: a prompt then has the rules' own kernels."""
+
+    folder = BRIEFS
+
+    def name_examples(self, families, task, facts):
+        return ()
+
+    def write_example(self, name, hardware, precision):
+        return None
+
+    def list_algorithms(self, families):
+        return ()
+
+
 def right_examples() -> dict[str, str]:
     """The kernels that rule blocks show as right, by block; what follows a kernel outside of it (its launch) is cut off."""
-    found = {}
+    found = {"general": TANH_ROWS.format(formula=TANH.search(seed_text("recurrent"))[1])}
     for family in Family:
-        blocks = RIGHT.findall(prompt_for("tune", read_briefs(BRIEFS / f"{family.value}.json")["tune"]).text)
-        found["general"], found[family.value] = blocks[0], re.split(r"\n\n(?=\w+\[)", blocks[1])[0]
+        found[family.value] = re.split(r"\n\n(?=\w+\[)", RIGHT.findall(seed_text(family.value))[0])[0]
     return found
+
+
+def seed_text(name: str) -> str:
+    return render.prompt_for("seed", read_briefs(BRIEFS / f"{name}.json")["seed"], NoExamples()).text
 
 
 def judged(evaluator: LocalEvaluator, block: str, kernel: str) -> Verdict:

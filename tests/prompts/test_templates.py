@@ -16,7 +16,19 @@ from tritonsmith.author.examples import EXAMPLES, digest, prompt_for
 from tritonsmith.author.prompt_pages import documents, read_briefs
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import Candidate, OpNode, PrecisionClass, Stage, Status, Task, TaskFacts, Verdict
+from tritonsmith.evaluator.schema import (
+    Bar,
+    Candidate,
+    Correctness,
+    OpNode,
+    PrecisionClass,
+    Stage,
+    Status,
+    Task,
+    TaskFacts,
+    TensorSpec,
+    Verdict,
+)
 from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 from tritonsmith.prompts.analysis import Analysis, Category
@@ -137,17 +149,39 @@ def test_the_grid_rule_never_comes_without_the_barrier_rule():
 
 
 @pytest.mark.parametrize("file", SNAPSHOTS, ids=lambda file: file.stem)
-def test_rules_show_wrong_and_right(file):
-    """Rules show wrong and right, and stages get no more rules than they need."""
+def test_stages_get_what_they_need(file):
+    """A stage that writes anew has a worked example that fits, or the rules' short kernels; others have neither."""
     texts = {stage: prompt_for(stage, one).text for stage, one in read_briefs(file).items()}
     for stage in ("repair", "tune"):
-        assert texts[stage].count("\nWrong:\n```python") == texts[stage].count("\nRight") >= 2
-        assert "# Worked example" not in texts[stage]
-    assert "# Worked example" in texts["seed"] and "# The current kernel" not in texts["seed"]
+        assert "\nWrong:\n```python" not in texts[stage] and "# Worked example" not in texts[stage]
+    seed = texts["seed"]
+    assert ("# Worked example" in seed) != ("\nRight" in seed) and seed.count("\nWrong:\n```python") == seed.count("\nRight")
+    assert "# The current kernel" not in seed and "# How it is judged" in seed
     assert "# Rules for Triton kernels" not in texts["analyze"] and "```python\n@triton.jit" not in texts["analyze"]
     assert "# What this error usually means" in texts["repair"] and "# What this error" not in texts["optimize"]
     for text in texts.values():
         assert 0 <= text.count("# Worked example") <= 2 and "{{" not in text
+
+
+def test_the_bar_the_direction_and_the_place_are_told():
+    bar = Bar(baseline="compile", baselines_ms={"eager": 0.5, "compile": 0.2}, kernels={"ampere_bf16_gemm": 0.15})
+    present = H200.model_copy(update={"present": True, "triton": "3.6.0", "torch": "2.11.0"})
+    task = Task(name="t", path="t.py", source="class Model: ...", precision=PrecisionClass.HALF)
+    facts = TaskFacts(modules={"Linear": 1}, flops=1e12, min_bytes=1e6, reference_launches=5, precision=PrecisionClass.HALF, bar=bar)
+    first, second = (prompt_for("seed", brief(task=task, facts=facts, hardware=present, branch=at)).text for at in (0, 1))
+    assert "To beat: compile with 200 microseconds, the strongest of compile 200 microseconds, eager 500 microseconds." in first
+    assert "ampere_bf16_gemm 150 microseconds" in first and "Versions: Triton 3.6.0, PyTorch 2.11.0." in first
+    assert "1.27 ms at the rate of 16-bit products" in first and "TF32" not in first
+    assert "Take this direction: the library for the product" in second and "Take this direction" not in first
+    outputs = (TensorSpec(shape=(200, 300)),)
+    wrong = Correctness(
+        max_abs_err=1.0, mean_abs_err=0.1, err_vs_oracle=0.1, reference_err_vs_oracle=1e-7, worst_index=(199, 290), worst_expected=2.0,
+        worst_actual=3.0,
+    )  # fmt: skip
+    broken = attempt(verdict=Verdict(status=Status.INACCURATE, message="wrong", correctness=wrong))
+    text = prompt_for("repair", brief(facts=facts.model_copy(update={"outputs": outputs}), current=broken)).text
+    place = "at [199, 290] of [200, 300] (expected 2, got 3): the last along axis 0; in the last, partial tile of 128 along axis 1."
+    assert place in text
 
 
 def test_the_card_the_precision_and_the_verdict_are_told():
@@ -279,7 +313,8 @@ def test_kernels_of_earlier_runs_come_before_recipes():
     assert "remembered_0" not in prompt_for("repair", brief(examples=remembered, current=attempt(verdict=failed("x")))).text
     own = attempt().model_copy(update={"candidate": Candidate(id="c", sha="s", stage=Stage.SEED, recipe="recurrent_wavefront")})
     assert "one launch per layer, with one program per batch row" in prompt_for("optimize", brief(current=own, analysis=PLAN)).text
-    assert EXAMPLES.name_examples((Family.RECURRENT,))[0] == "recurrent_wavefront"
+    layers = brief()
+    assert EXAMPLES.name_examples((Family.RECURRENT,), layers.task, layers.facts)[0] == "recurrent_wavefront"
 
 
 @pytest.mark.parametrize("name", [pytest.param(name, marks=() if name in LONGEST else pytest.mark.slow) for name in LEVEL_3])

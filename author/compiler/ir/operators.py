@@ -399,12 +399,12 @@ def _is_of_operands(tree: Tree) -> bool:
 def _type_choice(tree: Applied, dtype: str) -> Callable[[Sequence[Expression]], Expression] | None:
     """How a choice between two numbers is written where its type would be fp32 or int32; None where nothing else is needed."""
     condition, first, second = tree.arguments
-    numbers = (read_number(first), read_number(second))
+    numbers, last = (read_number(first), read_number(second)), read_number(second)
     kind = {"float64": float, "int64": int}.get(dtype)
-    if kind is None or numbers[1] is None or not all(type(number) is kind for number in numbers):
+    if kind is None or last is None or not all(type(number) is kind for number in numbers):
         return None
     form = _compile(Operator.WHERE, dtype == "float64")
-    return lambda operands: form([write(condition, operands, dtype), write(first, operands, dtype), _write_typed(numbers[1], dtype)])
+    return lambda operands: form([write(condition, operands, dtype), write(first, operands, dtype), _write_typed(last, dtype)])
 
 
 def is_typed(value: Number, dtype: str) -> bool:

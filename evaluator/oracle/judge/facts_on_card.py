@@ -42,13 +42,16 @@ def read_launch_facts(report: dict[str, Any], source: str, order_dependent: bool
         raise ValueError("unreadable facts: a negative count or time")
     own = set(read_kernel_source(source, "the candidate").jit)  # what triton.jit really is in this text
     own_device = {name: seen for name, seen in device.items() if name in own}
-    library = {name: count for name, (count, _) in device.items() if name not in own and not name.startswith(_FREE)}
+    foreign = {name: seen for name, seen in device.items() if name not in own and not name.startswith(_FREE)}
+    library = {name: count for name, (count, _) in foreign.items()}
+    longest = sorted(foreign, key=lambda name: -foreign[name][1])[:_MAX_KINDS]
     launched = max(sum(kernel.launches for kernel in kernels if kernel.name in own), sum(count for count, _ in own_device.values()))
     total = sum(ms for _, ms in device.values())
     launched_names = Counter(kernel.name for kernel in kernels)
     return LaunchFacts(
         launches_per_forward=launched + sum(library.values()), triton_launches=launched,
         library_calls=dict(sorted(library.items(), key=lambda item: -item[1])[:_MAX_KINDS]),
+        library_ms={name: foreign[name][1] for name in longest},
         kernels=tuple(
             kernel.model_copy(update={"device_ms": own_device[kernel.name][1]})
             if launched_names[kernel.name] == 1 and kernel.name in own_device else kernel

@@ -1,0 +1,94 @@
+"""What a prompt says of a task's bound, of how its results are compared, and in which direction a further seed goes."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from tritonsmith.evaluator.cards.floors import Rates
+from tritonsmith.evaluator.schema import Allow, Hardware, KernelFacts, PrecisionClass, Task, TaskFacts
+from tritonsmith.prompts.author import Brief
+from tritonsmith.prompts.kinds import Family
+from tritonsmith.prompts.node_names import operation_name
+
+_EPSILONS = {"float32": 2.0**-23, "bfloat16": 2.0**-7, "float16": 2.0**-10}
+"""Machine epsilon by dtype: an error of that share of the root mean square always passes (docs/correctness.md)."""
+_TANH = re.compile(r"tanh|GRU|LSTM|RNN|gelu|GELU")
+_BY_VALUE = ("int", "uint", "bool")
+"""How dtypes of lengths, places and masks begin."""
+_DISCRETE = frozenset({"topk", "argmax", "argmin", "argsort", "sort", "kthvalue", "multinomial", "round", "floor", "ceil", "bucketize"})
+_NO_CORNERS = frozenset({Family.RECURRENT, Family.ATTENTION, Family.CONVOLUTION, Family.GEMM})
+"""Families whose modules are not asked what infinities and NaN give."""
+_MANY_LAUNCHES = 3
+"""Launches of a reference that one kernel may save."""
+
+
+def tell_facts(task: Task, facts: TaskFacts, hardware: Hardware, families: tuple[Family, ...]) -> dict[str, Any]:
+    """Values of the templates that follow from a task's types and operators.
+
+    Returns:
+        rate: operations per second of its products at best, with `rate_words`, what that rate is;
+        tolerances: for each dtype of its floating outputs the error, relative to the root mean square, that always passes;
+        products, half, float16, discrete, whole, by_values, corners, tanh: what its types and operators ask to be said.
+    """
+    half = facts.precision is PrecisionClass.HALF or task.precision is PrecisionClass.HALF
+    rates = Rates.of(hardware)
+    products = bool(_NO_CORNERS & {*families})
+    rate, words = (rates.rate(task.precision), _name_rate(task.precision, rates)) if products else (rates.fp32, "the fp32 rate")
+    inputs = [spec.dtype for spec in facts.inputs if spec is not None]
+    outputs = [spec.dtype for spec in facts.outputs]
+    used = [*inputs, *outputs, *(spec.dtype for spec in facts.parameters.values())]
+    calls = {node.target.rpartition(".")[2].rstrip("_") for node in facts.ops}
+    given = any(dtype.startswith(_BY_VALUE) for dtype in inputs)
+    discrete = bool(calls & _DISCRETE) or any(dtype.startswith(_BY_VALUE) for dtype in outputs)
+    tanh = bool(_TANH.search(task.source)) or any(operation_name(node) == "tanh" for node in facts.ops)
+    return {
+        "half": half, "products": products, "rate": rate, "rate_words": words, "discrete": discrete, "whole": given,
+        "by_values": given, "float16": "float16" in used or not half, "tanh": tanh, "corners": not products and not discrete,
+        "tolerances": [(dtype, _EPSILONS[dtype]) for dtype in dict.fromkeys(outputs or ["float32"]) if dtype in _EPSILONS],
+    }  # fmt: skip
+
+
+def _name_rate(precision: PrecisionClass, rates: Rates) -> str:
+    """The rate of `Rates.rate` in words."""
+    if precision is PrecisionClass.HALF:
+        return "the rate of 16-bit products"
+    if precision.allows_tf32:
+        return "the TF32 rate"
+    return "the fp32 rate" if rates.rate(precision) == rates.fp32 else "the rate of three fp16 products"
+
+
+def choose_direction(brief: Brief, facts: TaskFacts, families: tuple[Family, ...]) -> str:
+    """What a further seed is to try, as the end of a sentence; each branch another, as far as the task has some."""
+    directions, hardware, allow = [], brief.hardware, brief.allow
+    rate = Rates.of(hardware).rate(brief.task.precision)
+    if facts.serial_steps > 1:
+        directions.append("more parallelism along the chain of steps (layers and directions side by side, hidden units over more programs)")
+    bound_by_products = {Family.CONVOLUTION, Family.GEMM} & {*families} and facts.flops / rate > facts.min_bytes / hardware.bandwidth
+    if allow is not Allow.KERNEL and bound_by_products and facts.reference_launches >= _MANY_LAUNCHES:
+        directions.append("the library for the product that it does best, and one kernel of your own for each stretch around it")
+    if facts.reference_launches >= _MANY_LAUNCHES:
+        directions.append("fewer launches: what one kernel stores for the next stays in registers or in L2")
+    directions.append("more parallelism: split what one program would do over several, and join the parts in a last step")
+    directions.append("more work for each program: larger tiles or several rows, so that what programs share is loaded once")
+    return directions[max(0, brief.branch - 1) % len(directions)]
+
+
+def bound_kernels(
+    kernels: Sequence[KernelFacts], hardware: Hardware, precision: PrecisionClass
+) -> dict[str, tuple[float, str]]:
+    """The least milliseconds per forward of each kernel whose work its compiled text tells, and by which limit."""
+    rates, bounds = Rates.of(hardware), {}
+    for kernel in kernels:
+        work = kernel.work
+        if work is None or work.unknown:
+            continue
+        limits = {
+            "bytes": work.unique_bytes / rates.bandwidth,
+            "products": work.product_flops / rates.rate(precision),
+            "operations": work.operations / rates.fp32,
+        }
+        limit = max(limits, key=lambda name: limits[name])
+        bounds[kernel.name] = (kernel.launches * limits[limit] * 1e3, limit)
+    return bounds
