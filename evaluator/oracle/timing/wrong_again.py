@@ -2,7 +2,8 @@
 
 A call that is timed or profiled and gives a wrong result may be the work of another code path. It may also be a race, or inputs that the
 checks did not have. So the same inputs are given again some times in that way, and as often in a plain call. Only where one way is always
-wrong and the other always right does the candidate tell them apart, and no honest kernel does.
+wrong and the other always right does the candidate tell them apart, and no honest kernel does. Where both are always wrong, calls on new
+inputs follow: a candidate that was right for a while, and is always wrong from some call on, counts its calls.
 """
 
 from __future__ import annotations
@@ -22,7 +23,10 @@ Call = Callable[[], list[torch.Tensor]]
 """Gives the results of one call on the inputs."""
 
 
-def explain_wrong(what: str, expected: Expected, got: list[torch.Tensor], asked: PrecisionClass, same: Call, plain: Call) -> RunnerFault:
+def explain_wrong(
+    what: str, expected: Expected, got: list[torch.Tensor], asked: PrecisionClass, same: Call, plain: Call,
+    fresh: Callable[[], bool] | None = None,
+) -> RunnerFault:  # fmt: skip
     """Why a call was wrong: `inaccurate`, `racy` or `cheating`.
 
     Args:
@@ -32,6 +36,7 @@ def explain_wrong(what: str, expected: Expected, got: list[torch.Tensor], asked:
         asked: the class that they had to reach.
         same: makes the call again in the same way.
         plain: makes it as the checked calls are made.
+        fresh: whether a plain call on new inputs of the same kind is right; None where fewer than TIMES calls on such were right before.
     Raises:
         RunnerFault: a repeated call fails.
     """
@@ -44,5 +49,8 @@ def explain_wrong(what: str, expected: Expected, got: list[torch.Tensor], asked:
     if wrong == TIMES and not plain_wrong:
         return RunnerFault(Status.CHEATING, f"{what} gave a wrong result, plain calls do not: forward tells them apart ({seen}): {error}")
     if wrong == plain_wrong == TIMES:
+        if fresh is not None and not any(fresh() for _ in range(TIMES)):
+            late = f"earlier calls were right, and {TIMES} of {TIMES} on new inputs are wrong too"
+            return RunnerFault(Status.CHEATING, f"{what} gave a wrong result: forward changes after some calls ({late}): {error}")
         return RunnerFault(Status.INACCURATE, f"{what} gave a wrong result, the checked calls on other inputs did not ({seen}): {error}")
     return RunnerFault(Status.RACY, f"{what} gave a wrong result, and not every time ({seen}): {error}")

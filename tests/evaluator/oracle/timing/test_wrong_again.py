@@ -59,3 +59,16 @@ def test_the_same_call_is_made_again_both_ways(
     )  # fmt: skip
     assert fault.status is status and str(fault).startswith("a timed call (number 7)") and seen in str(fault)
     assert "maximum error" in str(fault)
+
+
+@pytest.mark.parametrize(("later", "status"), [((False,) * 6, Status.CHEATING), ((False,) * 5 + (True,), Status.INACCURATE)])
+def test_a_candidate_that_is_wrong_from_some_call_on_counts_its_calls(
+    product: tuple[Expected, Callable[[float], list[torch.Tensor]]], later: tuple[bool, ...], status: Status
+) -> None:
+    expected, give = product
+    answers = iter(later)
+    wrong = give(600.0)
+    fault = explain_wrong(
+        "a timed call (number 11)", expected, wrong, PrecisionClass.IEEE, lambda: wrong, lambda: wrong, lambda: next(answers)
+    )  # fmt: skip
+    assert fault.status is status
