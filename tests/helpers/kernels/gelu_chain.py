@@ -12,7 +12,7 @@ def gelu_chain(x, bias, out, count, columns, scale, limit, BLOCK: tl.constexpr):
     inside = place < count
     value = tl.load(x + place, mask=inside) + tl.load(bias + place % columns, mask=inside)
     value = 0.5 * value * (1.0 + tl.erf(value * 0.7071067811865476)) * scale
-    tl.store(out + place, tl.minimum(value, limit), mask=inside)
+    tl.store(out + place, tl.minimum(value, limit, propagate_nan=tl.PropagateNan.ALL), mask=inside)
 
 
 class ModelNew(nn.Module):
