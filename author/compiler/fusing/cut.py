@@ -50,6 +50,7 @@ from tritonsmith.author.compiler.ir.values import (
     Joined,
     LibraryCall,
     MatrixProduct,
+    Position,
     Reduction,
     Scan,
     Stacked,
@@ -111,7 +112,7 @@ def _has_many_parts(value: Tensor) -> bool:
 
 def _is_wider(value: Tensor) -> bool:
     """Whether a value takes more memory than all that it is made of."""
-    return all(one.bytes < value.bytes for one in value.operands)
+    return all(one.bytes < value.bytes for one in value.operands if not isinstance(one, Position))
 
 
 class Cutter(CutState):
@@ -231,11 +232,16 @@ class Cutter(CutState):
         space = anchor_space(anchor)
         home = next((found for one in below if isinstance(found := self._places[id(one)], RowRegion)), None)
         at = anchor_coordinates(anchor)[0]
-        if home and (home.space != space or home.split or isinstance(anchor, Scan) or not self._fits(anchor.source, at, home)):
+        if home and (home.space != space or home.split or isinstance(anchor, Scan)):
             home = None
         for one in below:
             if self._places[id(one)] is not home:
                 self._store_results(one, anchor.source)
+        if home and not self._fits(anchor.source, at, home):
+            for one in below:
+                if self._places[id(one)] is home:
+                    self._store_results(one, anchor.source)
+            home = None
         region = home or self._find_neighbour(anchor) or self._begin_rows(anchor, space)
         if region not in self.regions:
             self.regions.append(region)

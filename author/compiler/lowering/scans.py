@@ -6,11 +6,12 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from tritonsmith.author.compiler.ir.indices import ZERO
-from tritonsmith.author.compiler.ir.operators import A, B, C
+from tritonsmith.author.compiler.ir.operators import A, B, C, Tree
 from tritonsmith.author.compiler.ir.operators import Operator as Op
 from tritonsmith.author.compiler.ir.values import (
     FLOATS,
     AnchorResult,
+    Formula,
     Position,
     Scan,
     Stacked,
@@ -174,16 +175,18 @@ def _make_keys(source: Tensor, axis: int, falling: bool, placed: bool) -> _Order
     if wide == "float64" or (wide == "int64" and placed):
         raise NotCovered(f"of {source.dtype}")
     key = source = settle(source) if placed else source
+    tree: Tree = A
     if wide == "float32":
         tree = Op.TO_KEY(A + 0.0) if placed else Op.TO_KEY(A)  # places tell zeros of two signs apart, as their order would
-        key = formula(tree, source, like=wide, result="int32")
     elif wide != "int64":
         key = cast(source, "int32")
-    if falling:
-        key = formula(~A, key, like=key.dtype)
-    if placed:
-        place = count_along(source.shape, axis)
-        key = formula(Op.GROUP(A << 32) | B, cast(key, "int64"), place, like="int64")
+    tree = ~tree if falling else tree
+    if placed:  # in one step from the element, which is smaller to store than its key
+        tree, inputs = Op.GROUP(Op.GROUP(tree).to("int64") << 32) | B, (key, count_along(source.shape, axis))
+        keys = Formula(shape=source.shape, dtype="int64", name="key", expression=tree, inputs=inputs)
+        return _Ordered(source, axis, falling, keys, placed)
+    if tree is not A:
+        key = formula(tree, key, like=wide if wide == "float32" else key.dtype, result="int32" if wide == "float32" else key.dtype)
     return _Ordered(source, axis, falling, rename(key, "key"), placed)
 
 
