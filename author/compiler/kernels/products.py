@@ -332,7 +332,8 @@ class ProductWriter:
         names = [argument for argument in (*self.arguments.names.values(), *sizes, *more) if argument in used]
         constants = [constant for constant in ("BLOCK_M", "BLOCK_N", "GROUP") if constant in used]
         does = f"A tile of {self.name}, one multiply-add after the other: right for all values that fp32 has."
-        function = make_function(name, names, [*constants, "STEP"], does, body, inlined=not (self.tile.apart or self.region.product.differences))
+        apart = self.tile.apart or self.region.product.differences
+        function = make_function(name, names, [*constants, "STEP"], does, body, inlined=not apart)
         given = [*names, *constants, _EXACT_STEP]
         return function, Evaluate(expression("{name}({*given})", name=name, given=given))
 
