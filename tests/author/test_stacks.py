@@ -34,13 +34,13 @@ CASES = {
         "return self.out(self.lstm(self.emb(x))[0]).log_softmax(-1)", "torch.randint(0, 50, (3, 5))",
     ),
     "given states in 16 bits": (
-        "self.inp = nn.Linear(9, 16); self.gru = nn.GRU(16, 24); self.drop = nn.Dropout(0.1); self.out = nn.Linear(24, 5); self.half()",
+        "self.inp = nn.Linear(9, 16); self.gru = nn.GRU(16, 24, 2); self.drop = nn.Dropout(0.1); self.out = nn.Linear(24, 5); self.half()",
         "h, last = self.gru(torch.relu(self.inp(x)), y); return self.out(self.drop(h[-1])), last",
-        "torch.randn(4, 3, 9).half(), torch.randn(1, 3, 24).half()",
+        "torch.randn(8, 3, 9).half(), torch.randn(2, 3, 24).half()",
     ),
     "two kinds, one sequence": (
-        "self.a = nn.LSTM(8, 20, batch_first=True); self.b = nn.RNN(20, 17, batch_first=True, nonlinearity='relu', bias=False)",
-        "h, (n, c) = self.a(x * 2); k, m = self.b(torch.tanh(h)); return k.mean(1), n, c, m", "torch.randn(1, 4, 8)",
+        "self.a = nn.LSTM(8, 20, 2, batch_first=True); self.b = nn.RNN(20, 17, 3, batch_first=True, nonlinearity='relu', bias=False)",
+        "h, (n, c) = self.a(x * 2); k, m = self.b(torch.tanh(h)); return k.mean(1), n, c, m", "torch.randn(1, 8, 8)",
     ),
     "two alike, and another": (
         "self.a = nn.GRU(8, 20, 2); self.b = nn.GRU(20, 20, 2); self.c = nn.GRU(20, 20, 2, bidirectional=True)",
@@ -72,7 +72,7 @@ def evaluator() -> LocalEvaluator:
 @pytest.mark.parametrize("name", ["tagger", *(pytest.param(name, marks=pytest.mark.slow) for name in [*CASES][1:])])
 def test_results_are_those_of_the_module(name: str, evaluator: LocalEvaluator) -> None:
     task, text, calls = write(name)
-    assert not {"nn.LSTM", "nn.GRU", "nn.RNN"} & {*calls}
+    assert "Stack(" in text and not {"nn.LSTM", "nn.GRU", "nn.RNN"} & {*calls}
     verdict = asyncio.run(evaluator.evaluate(task, text))
     assert verdict.status is Status.OK, verdict.message
 

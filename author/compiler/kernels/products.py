@@ -26,6 +26,7 @@ from tritonsmith.author.compiler.ir.precedence import tidy
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import Tensor
 from tritonsmith.author.compiler.ir.walk import names_in, rename
+from tritonsmith.author.compiler.kernels.differences import OF_DIFFERENCES, find_distances, sum_differences
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, make_function
 from tritonsmith.author.compiler.kernels.pieces import add, assign, join_tests, load, loop, times
@@ -52,8 +53,6 @@ _BIG = 2**31
 """Elements from which on places need numbers of 64 bits."""
 _EXACT_STEP = 16
 """Places of the depth at once where values are multiplied one by one."""
-_FEW_DIFFERENCES = 32
-"""Squared differences that have a sum of their own: as many roundings go into it, and into the sum of such sums."""
 _WHOLE = 64
 """Rows that the tensor cores of sm_90 multiply at once."""
 _PARTS = {"fp16x3": ("high", "low"), "fp16": ("high",)}
@@ -65,8 +64,6 @@ _NAMES = (*OUTER, *INNER, *SIZES.values(), "above", "beside", "every", "left_wid
           "left_largest", "right_largest", "rough", "pid", "apart", "inside", "group", "height", "position", "exponent",
           "flat", "column")  # fmt: skip
 """Names of the kernel's own."""
-_OF_DIFFERENCES = ("lengths", "few", "start")
-"""The same where it sums squared differences."""
 
 
 def write_product(region: ProductRegion, name: str, settings: Settings, made: dict[tuple[int, int], FreshParts]) -> list[Kernel]:
@@ -103,7 +100,7 @@ class ProductWriter:
     def __init__(self, region: ProductRegion, tile: ProductTile, name: str, fresh: dict[str, FreshParts]) -> None:
         self.region, self.tile, self.name, self.fresh = region, tile, name, fresh
         self.arguments = Arguments()
-        self.reserved = {*_NAMES, *(_OF_DIFFERENCES if region.product.differences else ())}
+        self.reserved = {*_NAMES, *(OF_DIFFERENCES if region.product.differences else ())}
         self.arguments.used |= self.reserved
         self.batch, self.rows, self.columns, self.taps, self.depth = region.product.sizes
         self.grid = TileGrid(region.product, tile, region.free_axis)
@@ -116,7 +113,7 @@ class ProductWriter:
         """The kernel."""
         product, ahead = self.region.product, None
         if product.differences and not product.squares:
-            body = self._sum_apart()
+            body = sum_differences(self.region, self._open(), self._read)
         else:
             body = self._sum(self.tile.scheme, "BLOCK_K")
         if split := self.tile.scheme in SPLIT:
@@ -124,7 +121,7 @@ class ProductWriter:
             self._take_operands()
             body += [*more, *statements("rough = {test}  # rare: fp16 parts would lose digits", test=test)]
         if product.squares:
-            body += self._find_distances(split)
+            body += find_distances(self.region, self._open(), split)
             if not split:
                 self._take_operands()
         tail = StoreWriter(self.region, self.grid, self.arguments, self._has_many()).write()
@@ -258,57 +255,13 @@ class ProductWriter:
         address = add(Name(self.arguments.take(self.parts.exponents)), first, Name(line))
         return assign("exponent", load(address, self.grid.list_bounds()[line], number(0)))
 
-    def _find_distances(self, split: bool) -> list[Statement]:
-        """What makes squared distances of the sums: |x|^2 + |y|^2 - 2xy, and the tile is done again where that is nearly nothing.
-
-        Infinities and NaN are done again as well. `split`: whether there is another reason to do so.
-        """
-        emitter = TileEmitter(self.arguments, self._in_memory, self.grid.list_bounds(), OUTER)
-        pairs = zip(self.region.product.squares, self.region.lines, strict=True)
-        lengths = [emitter.read(value, at) for value, at in pairs]
-        near = expression("tl.max(tl.max((~(total >= lengths * {near})).to(tl.int32), 1), 0) > 0", near=self.region.product.near)
-        return [*emitter.scopes[0].lines, *statements(
-            """
-            lengths = {left} + {right}
-            total = lengths - 2.0 * total
-            rough = {near}  # rare: what is left of the lengths would be rounding
-            """,
-            left=lengths[0], right=lengths[1], near=expression("rough | ({near})", near=near) if split else near,
-        )]  # fmt: skip
-
-    def _sum_apart(self) -> list[Statement]:
-        """The loop over squared differences; few at a time have a sum of their own, so that long sums stay exact."""
-        emitter = TileEmitter(self.arguments, self._in_memory, self.grid.list_bounds(), OUTER)
-        emitter.line(*start_sums("ieee", expression("(BLOCK_M, BLOCK_N)"), False))
-        emitter.open(INNER)
-        shapes: dict[str, tuple[str | int, str | int]] = {"left": ("BLOCK_M", 1), "right": (1, "BLOCK_N")}
-        sources = {"left": self.region.product.source, "right": self.region.product.right}
-        for side, shape in shapes.items():
-            value = self._read(emitter, side, sources[side], shape, False)
-            emitter.line(assign(side, value if sources[side].dtype == "float32" else expression("({v}).to(tl.float32)", v=value)))
-        long = self.depth > _FEW_DIFFERENCES
-        emitter.line(*statements("apart = left - right\n{sum} += apart * apart", sum="few" if long else "total"))
-        inner = emitter.scopes.pop()
-        sums, places = inner.lines, statements("across = {down}", down=DOWN)
-        first = emitter.scopes[0].lines
-        if not long:
-            return [*first, For(Name(DOWN), expression("range({depth})", depth=self.depth), (*places, *sums))]
-        return [*first, *statements(
-            """
-            for start in range(0, {depth}, {step}):
-                few = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
-                for {down} in range(start, {end}):
-                    {sums}
-                total += few
-            """,
-            depth=self.depth, step=_FEW_DIFFERENCES, down=DOWN, sums=[*places, *sums],
-            end=expression("tl.minimum(start + {few}, {depth})", few=_FEW_DIFFERENCES, depth=self.depth)
-            if self.depth % _FEW_DIFFERENCES else expression("start + {few}", few=_FEW_DIFFERENCES),
-        )]  # fmt: skip
+    def _open(self) -> TileEmitter:
+        """What reads tiles of operands."""
+        return TileEmitter(self.arguments, self._in_memory, self.grid.list_bounds(), OUTER)
 
     def _sum_values(self) -> list[Statement]:
         """The loop over the values themselves, right for all of them."""
-        return self._sum_apart() if self.region.product.differences else self._sum("ieee", "STEP")
+        return sum_differences(self.region, self._open(), self._read) if self.region.product.differences else self._sum("ieee", "STEP")
 
     def _take_operands(self) -> None:
         """Have the kernel take what the values themselves are read from."""
@@ -332,7 +285,8 @@ class ProductWriter:
         names = [argument for argument in (*self.arguments.names.values(), *sizes, *more) if argument in used]
         constants = [constant for constant in ("BLOCK_M", "BLOCK_N", "GROUP") if constant in used]
         does = f"A tile of {self.name}, one multiply-add after the other: right for all values that fp32 has."
-        function = make_function(name, names, [*constants, "STEP"], does, body, inlined=not (self.tile.apart or self.region.product.differences))
+        apart = self.tile.apart or self.region.product.differences
+        function = make_function(name, names, [*constants, "STEP"], does, body, inlined=not apart)
         given = [*names, *constants, _EXACT_STEP]
         return function, Evaluate(expression("{name}({*given})", name=name, given=given))
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.ir.operators import Operand
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.stacks import STACKS, StackCall, StackSizes, StackText
@@ -13,9 +14,12 @@ from tritonsmith.author.compiler.ir.values import BYTES, Item, Joined, Tensor
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.products import add_bias, apply_linear, multiply
 from tritonsmith.author.compiler.lowering.views import pick, reshape, swap
-from tritonsmith.author.cost import time_launches, time_steps
-from tritonsmith.author.types import MATRICES
+from tritonsmith.author.cost import Way as ProductWay
+from tritonsmith.author.cost import time_inner_launches, time_launches, time_product, time_steps
+from tritonsmith.author.types import AS_THEY_ARE, MATRICES
 
+_LAUNCHES_OF_STEP = 2
+"""Kernels that a library starts for a step of a layer."""
 _BATCHED = 3
 """Axes of a batch of sequences."""
 
@@ -75,10 +79,18 @@ def _find_stack(call: NodeCall, layers: Layers, source: Tensor) -> StackText | N
     text = STACKS.write(sizes, call.card)
     if text is None:
         return None
-    gates = weight.shape[0] // hidden
-    each = time_steps(call.card, steps, batch, gates * hidden**2 * BYTES[source.dtype]) + time_launches(2)
-    alone = each * layers.number * layers.directions
-    return text if text.seconds < alone else None
+    each = time_steps(call.card, steps, batch, weight.shape[0] * hidden * BYTES[source.dtype]) + time_launches(2)
+    number = layers.number * layers.directions
+    return text if text.seconds < min(each * number, _predict_library(sizes, weight.shape[0], call.card)) else None
+
+
+def _predict_library(sizes: StackSizes, gates: int, card: CardModel) -> float:
+    """Seconds of PyTorch's call: its products, and its launches for each step of each layer and direction. `gates`: rows of a weight."""
+    number = sizes.layers * sizes.directions
+    width = sizes.directions * sizes.inputs + (sizes.layers - 1) * sizes.directions**2 * sizes.hidden + number * sizes.hidden
+    way = ProductWay.HALF if sizes.dtype in AS_THEY_ARE else ProductWay.THREADS if sizes.exact else ProductWay.TF32
+    multiplying = time_product(card, 2.0 * sizes.batch * sizes.steps * gates * width, way, card.fits.calls.matrix)
+    return multiplying + time_inner_launches(_LAUNCHES_OF_STEP) * sizes.steps * number
 
 
 def _call_stack(
