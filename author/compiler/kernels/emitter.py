@@ -7,7 +7,7 @@ import re
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 
-from tritonsmith.author.compiler.ir.code import Call, Compare, Expression, For, Group, Keyword, Name, Number, Statement, Unary, number
+from tritonsmith.author.compiler.ir.code import Call, Compare, Expression, For, Group, Keyword, Name, Number, Statement, Unary, Word, number
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, join_guards, loaded, ravel, unravel
 from tritonsmith.author.compiler.ir.operators import write
 from tritonsmith.author.compiler.ir.template import expression
@@ -280,7 +280,8 @@ def _is_number(node: Expression) -> bool:
         return _is_number(node.inner)
     if isinstance(node, Unary):
         return _is_number(node.operand)
-    return isinstance(node, Number) or (isinstance(node, Call) and node.function == Name("float"))
+    literal = isinstance(node, Number) or (isinstance(node, Word) and node.word in ("True", "False"))
+    return literal or (isinstance(node, Call) and node.function == Name("float"))
 
 
 def _fill(dtype: str, value: Expression) -> Expression:

@@ -43,8 +43,8 @@ CASES = {
     ),
     "sign bits of ones": (
         {"x0": ((3, 8), "float32")},
-        ["v1 = torch.ones_like(x0)", "v2 = torch.signbit(v1)", "v3 = (v1 + 2).to(torch.int8)", "v4 = x0 + 1"],
-        "v2, v3, v4",
+        ["v1 = torch.ones_like(x0)", "v2 = torch.signbit(v1)", "v3 = (v1 + 2).to(torch.int8)", "v4 = x0 + 1", "v5 = v3 - v3 == 3"],
+        "v2, v3, v4, v5",
     ),
     # a part that another part is made of cannot lie in the whole alone
     "joined with what is made of it": (
