@@ -94,6 +94,8 @@ class Evaluator(ABC):
     """How many questions it can use at a time, where these are more than `parallel`: one is compiled while another is measured."""
     cards: int = 1
     """How many cards it has."""
+    at_once: bool = True
+    """Whether an answer comes in this process; else a question waits for a later one, and none is asked that nobody needs."""
 
     @abstractmethod
     async def describe(self, task: Task) -> TaskFacts:

@@ -17,10 +17,11 @@ async def measure_bar(context: Context, task: Task, facts: TaskFacts) -> TaskFac
 
     The module is judged as a candidate of its own, in the quick profile. What the judge builds for it, it keeps for the first kernel.
     """
-    if not context.evaluator.hardware.present or isinstance(context.author, Computing):
+    evaluator = context.evaluator
+    if not evaluator.hardware.present or not evaluator.at_once or isinstance(context.author, Computing):
         return facts
     try:
-        verdict = await context.evaluator.evaluate(task, write_copy(task))
+        verdict = await evaluator.evaluate(task, write_copy(task))
     except (InfrastructureError, UsageError):  # a help, not a condition: the first kernel's verdict has them too
         return facts
     bar = read_bar(verdict)

@@ -112,6 +112,7 @@ class SpoolEvaluator(Evaluator):
 
     parallel = 64
     """Jobs are only written here; how many are judged at once is the worker's affair."""
+    at_once = False
 
     def __init__(self, root: Path, target: str = "auto") -> None:
         """The card is the worker's, or `target` until one was here. Raises UsageError when neither is known."""

@@ -14,8 +14,8 @@ TASK = Task(name="t", path="t.py", source="class Model(nn.Module):\n    def __in
 class Judge:
     """Answers with one verdict and remembers the text."""
 
-    def __init__(self, answer, present=True):
-        self.answer, self.asked = answer, []
+    def __init__(self, answer, present=True, at_once=True):
+        self.answer, self.asked, self.at_once = answer, [], at_once
         self.hardware = named_card("h200").model_copy(update={"present": present})
 
     async def evaluate(self, task, kernel):
@@ -55,7 +55,8 @@ def test_the_module_is_judged_as_a_candidate_of_its_own():
 
 
 def test_nothing_is_asked_where_nobody_reads_it_or_nothing_is_timed():
-    for judge, author in ((Judge(measured(), present=False), None), (Judge(measured()), Counting())):
+    elsewhere = Judge(measured(), at_once=False)
+    for judge, author in ((Judge(measured(), present=False), None), (Judge(measured()), Counting()), (elsewhere, None)):
         assert ask(judge, author).bar is None and not judge.asked
 
 

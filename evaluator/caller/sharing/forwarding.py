@@ -21,6 +21,7 @@ class ForwardingEvaluator(Evaluator):
     def __init__(self, inner: Evaluator) -> None:
         self.inner = inner
         self.hardware, self.parallel, self.admits, self.cards = inner.hardware, inner.parallel, inner.admits, inner.cards
+        self.at_once = inner.at_once
 
     async def describe(self, task: Task) -> TaskFacts:
         """The other evaluator's facts. Raises TaskError."""
