@@ -26,8 +26,8 @@ _EITHER_ZERO = frozenset(
     relu max min amax amin aminmax maximum minimum fmax fmin clamp clamp_min clamp_max hardtanh cummax cummin sort topk kthvalue median
     nanmedian hardswish hardsigmoid cumsum logcumsumexp mm bmm addmm baddbmm addmv mv dot convolution sum mean nansum index_add scatter_add
     max_pool2d_with_indices max_pool3d_with_indices adaptive_max_pool2d adaptive_max_pool1d avg_pool2d avg_pool1d _adaptive_avg_pool2d relu6
-    std_mean var_mean linear einsum matmul
-    upsample_bilinear2d threshold _scaled_dot_product_flash_attention_for_cpu cumprod prod addcmul addcdiv lerp
+    std_mean var_mean
+    linear einsum matmul upsample_bilinear2d threshold _scaled_dot_product_flash_attention_for_cpu cumprod prod addcmul addcdiv lerp
     native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit _native_batch_norm_legit_no_training batch_norm
     native_batch_norm rms_norm _fused_rms_norm """.split()
 )

@@ -170,17 +170,17 @@ def draw_convolution(scope: Scope) -> str:
     fitting = [key for key in weights if scope.values[key].shape[1] == channels]
     kernel = scope.choose([1, 2, 3])
     shape = (scope.choose([1, 2, 3, 5]), channels, *[kernel] * axes)
-    weight = f"torch.linspace(-1, 1, {_multiply(shape)}, dtype={value.dtype}).view({shape})"
+    weight = f"torch.linspace(-1, 1.3, {_multiply(shape)}, dtype={value.dtype}).view({shape})"
     if fitting and scope.chance.random() < 0.6:
         weight = scope.choose(fitting)
     stride, padding, dilation = scope.choose([(1, 0, 1), (2, 1, 1), (1, 1, 1), (1, 2, 2), (2, 0, 1)])
     if scope.chance.random() < 0.2:
         shape = (channels, 1, *[kernel] * axes)
-        weight = f"torch.linspace(-1, 1, {_multiply(shape)}, dtype={value.dtype}).view({shape})"
+        weight = f"torch.linspace(-1, 1.3, {_multiply(shape)}, dtype={value.dtype}).view({shape})"
         return f"F.conv{axes}d({name}, {weight}, padding={padding}, stride={stride}, groups={channels})"
     if scope.chance.random() < 0.2:
         shape = (channels, scope.choose([1, 2, 3]), *[kernel] * axes)
-        weight = f"torch.linspace(-1, 1, {_multiply(shape)}, dtype={value.dtype}).view({shape})"
+        weight = f"torch.linspace(-1, 1.3, {_multiply(shape)}, dtype={value.dtype}).view({shape})"
         return (
             f"F.conv_transpose{axes}d({name}, {weight}, stride={stride}, padding={min(padding, kernel - 1)})"
         )

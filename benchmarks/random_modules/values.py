@@ -24,7 +24,8 @@ _FINITE = re.compile(
 )
 """Operators that give other things than PyTorch's CPU code for infinities or NaN: docs/values.md says what, and why."""
 _NO_ENDS = re.compile(
-    r"norm|var|std|prod|conv|@|matmul|mm\(|einsum|linear|scaled_dot|square|\*\* [23]|pow|hypot|dist|cosine|lp_pool|mse|[^a-z]dot|outer|\* A"
+    r"norm|var|std|prod|sum|mean|trapezoid|"
+    r"conv|@|matmul|mm\(|einsum|linear|scaled_dot|square|\*\* [23]|pow|hypot|dist|cosine|lp_pool|mse|[^a-z]dot|outer|\* A"
 )
 """Squares and products that leave the range on the way (docs/values.md)."""
 

@@ -118,7 +118,8 @@ def _record_call(call: NodeCall, inputs: list[Tensor], members: dict[str, TorchC
     arguments = tuple(_record(one, inputs) for one in call.args)
     named = {key: Surrounding.DEVICE if key == "device" else _record(value, inputs)
              for key, value in call.kwargs.items() if not key.startswith("_") and key != "inplace"}  # fmt: skip
-    if node.op == "call_function" and not inputs and "device" not in call.kwargs and _makes_tensor(node):
+    given = any(isinstance(value, Tensor) for value in call.args)  # a constant among them is no input
+    if node.op == "call_function" and not inputs and not given and "device" not in call.kwargs and _makes_tensor(node):
         named["device"] = Surrounding.DEVICE
     return _record_function(node, arguments, named)
 

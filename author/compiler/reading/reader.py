@@ -10,8 +10,6 @@ from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.choices import Choice
-from tritonsmith.author.compiler.ir.attention import Attention
-from tritonsmith.author.compiler.ir.scatter import Scatter
 from tritonsmith.author.compiler.ir.stacks import StackCall
 from tritonsmith.author.compiler.ir.torch_calls import Global, TorchCall, call_function
 from tritonsmith.author.compiler.ir.values import (
@@ -19,15 +17,9 @@ from tritonsmith.author.compiler.ir.values import (
     AnchorResult,
     Formula,
     Held,
-    Item,
-    Joined,
-    LibraryCall,
-    Lookup,
     MatrixProduct,
-    Position,
     Tensor,
     TensorView,
-    is_constant,
 )
 from tritonsmith.author.compiler.lowering.calls import NodeCall, NotCovered, hold_constant, hold_member
 from tritonsmith.author.compiler.lowering.patches import put
@@ -42,6 +34,7 @@ from tritonsmith.author.compiler.reading.complexes import (
     lower_complex,
     put_complex,
 )
+from tritonsmith.author.compiler.reading.constants import is_of_constants
 from tritonsmith.author.compiler.reading.kinds import find_lowering
 from tritonsmith.author.compiler.reading.library import TUPLES, call_library, put_by_call
 from tritonsmith.author.compiler.reading.masked import Masked, list_masked, read_masked
@@ -313,10 +306,8 @@ class ForwardReader:
                 made = None
         if self.called is None and _is_product(made, node.name):
             made = None
-        if made is not None and not _is_as_shown(made, node):
-            made = None  # this reader is wrong about the call
-        if made is not None and _is_of_constants(call, made):
-            made = None  # a kernel would have Python's numbers in place of a row
+        if made is not None and (not _is_as_shown(made, node) or is_of_constants([*call.args, *call.kwargs.values()], list_values(made))):
+            made = None  # this reader is wrong about the call, or no kernel has a row of it
         if made is None:
             made = call_library(call, self.forward.members)
             if isinstance(self.called, Mapping) and self.called.get(node.name) is Choice.CHANNELS_LAST:
@@ -352,27 +343,6 @@ def _find_stack(made: Any) -> StackCall | None:
     """The call of a stack whose results these are."""
     first = made[0] if isinstance(made, tuple) and made else None
     return first.call if isinstance(first, Item) and isinstance(first.call, StackCall) else None
-
-
-def _is_of_constants(call: NodeCall, made: Any) -> bool:
-    """Whether a call puts elements together that all are one number, such as a maximum of ones."""
-    operands, values = list_values([*call.args, *call.kwargs.values()]), list_values(made)
-    all_constant = bool(operands) and all(map(is_constant, operands))
-    return (all_constant and any(map(_has_anchor, values))) or any(map(_reads_constant, values))
-
-
-def _reads_constant(value: Tensor) -> bool:
-    """Whether attention, or a write at places, has a constant where it reads rows in a form of its own."""
-    if isinstance(value, Attention):
-        return any(map(is_constant, value.operands))
-    if isinstance(value, Scatter):
-        return any(map(is_constant, value.places))
-    return isinstance(value, Formula | TensorView) and any(map(_reads_constant, value.operands))
-
-
-def _has_anchor(value: Tensor) -> bool:
-    plain = isinstance(value, Formula | TensorView | Held | LibraryCall | Item | Joined | Lookup | Position)
-    return not plain or any(map(_has_anchor, value.operands))
 
 
 def _compute(node: OpNode, args: list[Any]) -> Any:
