@@ -17,6 +17,7 @@ from tritonsmith.author.compiler.ir.values import (
     AnchorResult,
     Formula,
     Held,
+    Item,
     MatrixProduct,
     Tensor,
     TensorView,
