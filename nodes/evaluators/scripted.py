@@ -49,6 +49,8 @@ class ScriptedEvaluator(Evaluator):
     counted: Mapping[str, Counters] = field(default_factory=dict)
     """What a card counts of texts."""
     closed: bool = False
+    at_once: bool = False
+    """Whether it is asked what the module itself takes; its tables are about kernels."""
 
     async def read_code(self, task: Task, kernel: KernelText) -> str:
         """The digest of the table."""

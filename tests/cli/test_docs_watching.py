@@ -68,7 +68,7 @@ def test_the_table_of_events_is_what_runs_write(tmp_path: Path) -> None:
     asyncio.run(run(searched, author=ScriptedAuthor(seeds=[KERNEL]), evaluator=judge))
 
     table, seen = documented(), {event["event"] for event in events}
-    assert seen <= set(table) and set(table) - seen <= {"pause", "size", "waiting", "twin", "counters", "step"}
+    assert seen <= set(table) and set(table) - seen <= {"pause", "size", "waiting", "twin", "counters", "step", "bar"}
     for event in events:
         fields = set(event) - COMMON
         assert set(event) >= COMMON and fields <= table[event["event"]], event

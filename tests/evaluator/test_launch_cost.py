@@ -3,10 +3,13 @@
 import re
 
 from project import ROOT
+from tritonsmith.author.examples import prompt_for
 from tritonsmith.evaluator.cards import launch_cost
+from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.cards.estimate import estimate_launches
 from tritonsmith.evaluator.cards.launch_cost import LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH, count_launch_seconds
-from tritonsmith.evaluator.schema import LaunchFacts
+from tritonsmith.evaluator.schema import LaunchFacts, Task, TaskFacts
+from tritonsmith.prompts.author import Brief
 
 
 def test_the_page_has_the_figures_of_the_code() -> None:
@@ -19,8 +22,11 @@ def test_the_page_has_the_figures_of_the_code() -> None:
 
 
 def test_prompts_have_them_too() -> None:
-    text = (ROOT / "docs" / "prompts" / "39_gru_seed.md").read_text()  # a test of prompts compares it with what is written today
-    assert f"{LAUNCH_AS_CALLED * 1e6:.3g} microseconds of the host" in text and f"{LAUNCH_IN_GRAPH * 1e6:.3g} microseconds inside" in text
+    card = named_card("h200").model_copy(update={"present": True})
+    task = Task(name="t", path="t.py", source="class Model(nn.Module):\n    pass\n")
+    text = prompt_for("seed", Brief(task=task, facts=TaskFacts(), hardware=card)).text
+    as_called, in_graph = (f"{seconds * 1e6:.3g} microseconds" for seconds in (LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH))
+    assert f"a launch takes {as_called}" in text and f"On the card a launch takes {in_graph} more" in text
 
 
 def test_the_hold_hides_the_host_of_few_launches_and_a_graph_of_all() -> None:

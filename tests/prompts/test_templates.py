@@ -219,7 +219,7 @@ def test_sizes_that_only_the_checks_know_are_not_told():
 def test_an_analysis_is_asked_for_with_its_keys():
     text = prompt_for("analyze", brief(current=attempt())).text
     keys = set(re.findall(r'"(\w+)": (?:str|number|bool|"|\{)', text))
-    assert set(Analysis.model_fields) - {"evidence"} | {"metric", "before", "bound", "at_most"} == keys
+    assert set(Analysis.model_fields) - {"evidence", "settings"} | {"metric", "before", "bound", "at_most"} == keys
     assert all(f'"{category.value}"' in text for category in Category) and "JSON" in text
 
 
@@ -300,7 +300,8 @@ def test_worked_examples_come_from_the_recipe_book(name):
     recipe = BOOK[name]
     example = EXAMPLES.write_example(name, H200, PrecisionClass.IEEE)
     written = recipe.render(found.plan, recipe.example_settings(found.plan, H200, PrecisionClass.IEEE))
-    assert found.plan == model.plan and example.source == written and example.reference == model.reference.strip()
+    counted = found.plan.model_copy(update={"call_flops": {}}) if name == "regions" else found.plan  # an example has no card
+    assert counted == model.plan and example.source == written and example.reference == model.reference.strip()
 
 
 def test_kernels_of_earlier_runs_come_before_recipes():

@@ -148,7 +148,7 @@ class Values:
             case "moments":
                 mean = rows.mean(-1)
                 return (rows - mean[..., None]).square().sum(-1) if which else mean
-            case "exponentials":
+            case "exponentials" | "logsumexp":
                 most = rows.amax(-1)
                 return (rows - most[..., None]).exp().sum(-1) if which else most
         raise NotImplementedError(reduction.kind)

@@ -60,7 +60,7 @@ def ask(evaluator: Evaluator, name: str) -> object:
 
 def test_the_protocol_has_questions_and_sayings() -> None:
     assert {"describe", "evaluate", "race", "count", "read_code", "write_seed", "knows", "settle", "aclose"} <= {*QUESTIONS}
-    assert SAYINGS == ["admits", "cards", "hardware", "parallel"]
+    assert SAYINGS == ["admits", "at_once", "cards", "hardware", "parallel"]
 
 
 @pytest.mark.parametrize("name", QUESTIONS)
