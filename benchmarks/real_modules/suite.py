@@ -30,14 +30,15 @@ SETTINGS: dict[str, Any] = {"model": "offline", "seeds": 1, "policy": "no-tune",
 
 
 def choose_cases(words: Sequence[str], types: Sequence[str]) -> list[Case]:
-    """Cases whose library is installed, whose names hold one of the words and whose type is named; none named: all."""
-    return [
+    """Cases whose library is installed, whose names hold one of the words and whose type is named, by word; none named: all."""
+    found = [
         case
         for case in CASES
         if (not words or any(word in case.name for word in words))
         and (not types or case.type in types)
         and (not case.library or importlib.util.find_spec(case.library) is not None)
     ]
+    return sorted(found, key=lambda case: next((place for place, word in enumerate(words) if word in case.name), 0))
 
 
 def write_tasks(cases: Sequence[Case], folder: Path) -> list[str]:
@@ -113,8 +114,8 @@ def main() -> None:
     try:
         plan = plan_suite(paths, settings=settings, parallel=options.parallel)
         results = optimize_suite(plan, suite)
-    except RunStopped as stop:  # by a signal: what is over is shown, and the same command goes on
-        print(stop, file=sys.stderr)  # noqa: T201
+    except (RunStopped, KeyboardInterrupt) as stop:  # by a signal: what is over is shown, and the same command goes on
+        print(stop or "stopped", file=sys.stderr)  # noqa: T201
         results = collect_results(plan, suite)
     except UsageError as error:
         print(error, file=sys.stderr)  # noqa: T201

@@ -82,7 +82,7 @@ def test_as_many_launches_are_not_judged_where_they_are_all_it_costs(script, lib
     "base",
     [
         estimated(12, moved=1e9),  # other warps, other programs at once: the estimate sees it
-        estimated(12).model_copy(update={"timing": scripted_verdict(0.5, comparison=Comparison.SLOWER).timing}),
+        estimated(12).model_copy(update={"timing": scripted_verdict(1.5).timing}),
     ],
     ids=["bytes", "measured"],
 )

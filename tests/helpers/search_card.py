@@ -59,6 +59,8 @@ def constants_of(text):
 
 def speed_of(text):
     """1 for the best constants, and a tenth less for each step away from them; an autotuned text is as fast as its best configuration."""
+    if "BM, BN, BK" not in text:  # the module itself, which is asked about as well
+        return 0.3
     steps = sum(abs(math.log2(constants_of(text)[name] / best)) for name, best in BEST.items())
     return 0.9**steps * (0.98 if "maxnreg" in text or "eviction" in text else 1.0)
 
