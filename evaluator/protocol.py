@@ -101,6 +101,10 @@ class Evaluator(ABC):
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once. Raises TaskError with a sentence for the user."""
 
+    def describe_ahead(self, task: Task) -> None:
+        """Begin what `describe` needs no card for, where that can go on beside other work; a hint, which may do nothing."""
+        del task
+
     @abstractmethod
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """One verdict about a candidate's text; `profile` is `quick` or `strict`. Raises InfrastructureError only."""

@@ -47,6 +47,9 @@ class CardEvaluator(Protocol):
     def race_regions_now(self, task: Task, contests: Sequence[Contest], seconds: float) -> ContestReport:
         """What regions take, blocking."""
 
+    def describe_ahead(self, task: Task) -> None:
+        """Begin to trace a task."""
+
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of a task."""
 
@@ -134,6 +137,10 @@ class DeviceEvaluator(Evaluator):
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of the task, from the first card that has a place; other cards trace it again when they judge. Raises TaskError."""
         return await asyncio.get_running_loop().run_in_executor(self._threads, self._describe_now, task)
+
+    def describe_ahead(self, task: Task) -> None:
+        """Has the first card's evaluator begin."""
+        self._cards[0].describe_ahead(task)
 
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """One verdict, from any of the cards; one whose machinery fails is followed by another. Raises InfrastructureError."""

@@ -27,6 +27,10 @@ class ForwardingEvaluator(Evaluator):
         """The other evaluator's facts. Raises TaskError."""
         return await self.inner.describe(task)
 
+    def describe_ahead(self, task: Task) -> None:
+        """Passes the hint on."""
+        self.inner.describe_ahead(task)
+
     async def evaluate(self, task: Task, kernel: KernelText, profile: str = "quick") -> Verdict:
         """The other evaluator's verdict. Raises InfrastructureError."""
         return await self.inner.evaluate(task, kernel, profile)

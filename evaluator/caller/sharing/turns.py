@@ -57,8 +57,8 @@ class FairTurns:
         """Turns at each card."""
         self._cards = [_Card(self._places) for _ in range(max(1, cards))]
         self._waiting: list[_Question] = []
-        self._last: dict[str, int] = {}
-        """Number of each owner's last turn."""
+        self._last: dict[str, float] = {}
+        """Number of each owner's last turn; of one that had none, where it stands among them."""
         self._going: Counter[str] = Counter()
         """By task: its turns that go on."""
         self._ended: dict[str, float] = {}
@@ -92,6 +92,7 @@ class FairTurns:
     async def _take(self, owner: str, task: str) -> int:
         loop = asyncio.get_running_loop()
         mine = _Question(owner, task, loop.create_future())
+        self._last.setdefault(owner, self._given - 0.5)  # behind those whose last turn is longer ago
         if not self._going[task] and loop.time() < self._ended.get(task, math.inf) + self._patience:
             self._paused.discard(task)
         elif not self._going[task]:
@@ -147,4 +148,4 @@ class FairTurns:
 
     def _pick_longest(self, questions: list[_Question]) -> _Question | None:
         """The one whose owner's last turn is longest ago; of equals, the one that waits longest."""
-        return min(questions, key=lambda one: self._last.get(one.owner, 0), default=None)
+        return min(questions, key=lambda one: self._last[one.owner], default=None)

@@ -52,7 +52,9 @@ class EvaluatorView(ForwardingEvaluator):
         self._shared, self._owner = shared, owner
 
     async def describe(self, task: Task) -> TaskFacts:
-        """The facts of the task. Raises TaskError."""
+        """The facts of the task. The trace begins while the run waits for its turn. Raises TaskError."""
+        if self.hardware.present:  # else it is the trace that takes the turn
+            self.inner.describe_ahead(task)
         async with self._shared.turns.turn(self._owner, self._note(task)):
             return await super().describe(task)
 

@@ -166,6 +166,26 @@ def test_turns_go_round():
     assert asyncio.run(play()) == "abcaa"
 
 
+def test_newcomers_do_not_overtake_who_waits_since_earlier():
+    async def play():
+        shared, order = FairTurns(1), []
+
+        async def ask(owner):
+            async with shared.turn(owner):
+                order.append(owner)
+                await asyncio.sleep(0)
+
+        await ask("old")
+        asked = [asyncio.ensure_future(ask("a")), asyncio.ensure_future(ask("old"))]
+        for newcomer in "bcd":
+            await asyncio.sleep(0)
+            asked.append(asyncio.ensure_future(ask(newcomer)))
+        await asyncio.gather(*asked)
+        return order
+
+    assert asyncio.run(play()).index("old", 1) <= 2
+
+
 def play_turns(questions, cards, places, *, patience=PATIENCE, leave=True):
     """The tasks that each card judges, in their order: each task asks its questions at once, and one more a moment after the last."""
 

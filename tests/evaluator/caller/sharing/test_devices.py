@@ -28,6 +28,9 @@ class StandIn:
         self.hardware, self.parallel, self.admits = named_card(name), 1, 1
         self.world, self.broken, self.asked = world, broken, []
 
+    def describe_ahead(self, task):
+        pass
+
     async def describe(self, task):
         return TaskFacts()
 

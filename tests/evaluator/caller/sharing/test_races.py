@@ -25,6 +25,9 @@ class OneCard:
     def __init__(self, judge):
         self.judge, self.hardware, self.busy = judge, judge.hardware, 0
 
+    def describe_ahead(self, task):
+        pass
+
     async def describe(self, task):
         return TaskFacts()
 
