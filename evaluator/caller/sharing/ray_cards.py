@@ -104,6 +104,10 @@ class RayCard:
         answer = self._ask(lambda actor: actor.race_regions.remote(task.model_dump_json(), asked.model_dump_json()), ended)
         return ContestReport.model_validate(answer["regions"])
 
+    def describe_ahead(self, task: Task) -> None:
+        """Nothing: the card's own process begins with the question."""
+        del task
+
     async def describe(self, task: Task) -> TaskFacts:
         """The facts of a task."""
         return TaskFacts.model_validate(self._ask(lambda actor: actor.describe.remote(task.model_dump_json()), None)["facts"])
