@@ -35,7 +35,11 @@ class ProductFits:
     """The same where the loop over the depth makes them."""
     matrix_tf32: float
     matrix_half: float
-    """Share of a library's rate that a product of matrices reaches in TF32, and of 16-bit values."""
+    """Share of a library's rate that a product of matrices reaches in TF32, and of 16-bit values that are read by pointers."""
+    matrix_described: float
+    """The same of 16-bit values that are read by tensor descriptors, in programs that take tiles in turn; 0 where that is not taken."""
+    half_l2_rate: float
+    """Bytes that tiles of 16-bit matrices read in a second out of the caches."""
     window_tf32: float
     window_half: float
     """The same where addresses are computed one by one, as in a convolution."""
@@ -181,8 +185,13 @@ HOPPER = Fits(
     kind="Hopper",
     fitted_on="h200",
     products=ProductFits(
-        # 90 kernels of products and convolutions, 2026-11-24. Shares of TF32 and of 16-bit values are assumed.
-        ahead=0.8, in_loop=0.38, matrix_tf32=0.7, matrix_half=0.75, window_tf32=0.4, window_half=0.2,
+        # 90 kernels of products and convolutions, 2026-11-24. Shares of TF32 and of windows of 16-bit values are assumed.
+        ahead=0.8, in_loop=0.38, matrix_tf32=0.7, window_tf32=0.4, window_half=0.2,
+        # Products of bf16 matrices beside cuBLAS, whole rounds of tiles of 128 x 256 (M x N x K, 2026-11-28): by pointers 0.83
+        # (4096 x 4096 x 4096), 0.92 (8192 x 4096 x 1024), 0.78 (2048 x 11008 x 4096), by descriptors 0.98, 0.99, 0.93; predicted 0.84,
+        # 0.84, 0.76 and 0.97, 0.97, 0.87. Small tiles read 1.0e13 to 1.27e13 bytes in a second, and by that they are bound: 64 rows of
+        # 4096 x 4096 take 10.9 us (0.74 of cuBLAS), 512 x 3072 x 768 takes 7.2 us (0.82).
+        matrix_half=0.87, matrix_described=1.0, half_l2_rate=1.1e13,
         split_rate=2e11, split_few_rate=1e11,  # 45 to 560 of 1e9, by task
         l2_rate=8e12, stored=2.9e-12, scattered=1.1e-11,
         # The same kernels: windows of several taps that are split in the loop reach a fifth of the rate, matrices two thirds.
@@ -272,7 +281,7 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
         fits,
         products=replace(
             products, split_rate=products.split_rate * pace, split_few_rate=products.split_few_rate * pace,
-            l2_rate=products.l2_rate * pace, stored=products.stored / pace, scattered=products.scattered / memory,
+            l2_rate=products.l2_rate * pace, half_l2_rate=products.half_l2_rate * pace, stored=products.stored / pace, scattered=products.scattered / memory,
         ),
         families=replace(
             families, step=families.step / clock, network_gathered=families.network_gathered * pace,
@@ -297,7 +306,7 @@ def _follow_balance(fits: ProductFits, fitted: Hardware, hardware: Hardware) -> 
     dense = hardware.fp16 / hardware.bandwidth / (fitted.fp16 / fitted.bandwidth)
     return replace(
         fits, ahead=_reach(fits.ahead, half), in_loop=_reach(fits.in_loop, half),
-        matrix_tf32=_reach(fits.matrix_tf32, tf32), matrix_half=_reach(fits.matrix_half, half),
+        matrix_tf32=_reach(fits.matrix_tf32, tf32), matrix_half=_reach(fits.matrix_half, half), matrix_described=0.0,
         window_tf32=_reach(fits.window_tf32, tf32), window_half=_reach(fits.window_half, half),
         window_flops=fits.window_flops * dense, matrix_flops=fits.matrix_flops * dense, filled_flops=fits.filled_flops * dense,
     )  # fmt: skip
