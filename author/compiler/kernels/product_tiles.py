@@ -80,7 +80,7 @@ class ProductTile:
         if self.at_once:
             return 2 * (3 * self.rows + 2 * self.columns) * self.at_once * STEP
         value = 2 if self.scheme == "as they are" else 4
-        staged = self.rows * self.columns if self.described else 0  # half a tile of results, on its way to memory
+        staged = 2 * self.rows * self.columns if self.described else 0  # half a tile on its way to memory, and half of what is read
         in_loop = 4 * self.columns * self.depth if self.scheme in SPLIT and not self.kept and not self.ahead else 0
         return value * (self.rows + self.columns) * self.depth * max(1, self.stages) + in_loop + staged
 
