@@ -153,6 +153,8 @@ class FamilyFits:
     """Shares of the fp16 rate of one product of matrices, with parts made ahead and in the loop."""
     chain_large: float
     """Operations from which one product of matrices has tiles of the largest size."""
+    chain_half_rate: float
+    """Bytes that tiles of one product of 16-bit matrices read in a second out of the caches."""
     network_deep: float
     """Share of the sum of their steps that networks of many convolutions take."""
     network_products: float
@@ -240,6 +242,7 @@ HOPPER = Fits(
         chain_ahead=0.55,  # products with long sums reach 0.5 to 0.56 (2026-11-24)
         chain_in_loop=0.25,
         chain_large=2.0**32,  # 64 million for each of 64 processors: assumed
+        chain_half_rate=9.3e12,  # 8.9e12 to 9.6e12 by tiles of 128 x 128 with eight warps: 0.71 to 0.83 of cuBLAS (2026-11-28)
         network_deep=0.75,  # AlexNet 0.72, VGG19 0.75, VGG16 0.79, RegNet 0.82
         network_products=0.38,  # 2026-11-24
         network_expected=0.5,  # assumed
@@ -284,7 +287,7 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
             l2_rate=products.l2_rate * pace, half_l2_rate=products.half_l2_rate * pace, stored=products.stored / pace, scattered=products.scattered / memory,
         ),
         families=replace(
-            families, step=families.step / clock, network_gathered=families.network_gathered * pace,
+            families, step=families.step / clock, chain_half_rate=families.chain_half_rate * pace, network_gathered=families.network_gathered * pace,
             network_caches=families.network_caches * pace,
         ),
     )  # fmt: skip
