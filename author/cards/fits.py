@@ -284,11 +284,12 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
         fits,
         products=replace(
             products, split_rate=products.split_rate * pace, split_few_rate=products.split_few_rate * pace,
-            l2_rate=products.l2_rate * pace, half_l2_rate=products.half_l2_rate * pace, stored=products.stored / pace, scattered=products.scattered / memory,
+            l2_rate=products.l2_rate * pace, half_l2_rate=products.half_l2_rate * pace, stored=products.stored / pace,
+            scattered=products.scattered / memory,
         ),
         families=replace(
-            families, step=families.step / clock, chain_half_rate=families.chain_half_rate * pace, network_gathered=families.network_gathered * pace,
-            network_caches=families.network_caches * pace,
+            families, step=families.step / clock, chain_half_rate=families.chain_half_rate * pace,
+            network_gathered=families.network_gathered * pace, network_caches=families.network_caches * pace,
         ),
     )  # fmt: skip
 

@@ -62,7 +62,8 @@ _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
         "block_m": (64, 128, 256), "block_n": (64, 128, 256), "block_k": (32, 64, 128),
     },
     Stage.TUNE_MEMORY: {
-        "whole_row": (4096, 8192, 16384, 32768), "per_thread": (8, 16, 32), "product_warps": (4, 8), "num_stages": (1, 2, 3, 4), "form": (DESCRIPTORS, POINTERS),
+        "whole_row": (4096, 8192, 16384, 32768), "per_thread": (8, 16, 32), "product_warps": (4, 8), "num_stages": (1, 2, 3, 4),
+        "form": (DESCRIPTORS, POINTERS),
         "attention_warps": (4, 8), "attention_stages": (1, 2, 3), "attention_products": ("fp16x3", "tf32x3"),
     },
 }  # fmt: skip
@@ -112,7 +113,7 @@ def _has_fine_results(plan: RegionPlan) -> bool:
 
 
 def _multiplies_half(plan: RegionPlan) -> bool:
-    """Whether all products are of 16-bit matrices, whose tiles are wider than others: parts of values take registers, and they have none."""
+    """Whether all products are of 16-bit matrices. Their tiles are wider than others, for they have no parts, which take registers."""
     products = [one.product for each in plan.all_sizes for one in each.regions if isinstance(one, ProductRegion)]
     return bool(products) and all(one.source.dtype not in IN_PARTS and not one.window for one in products)
 

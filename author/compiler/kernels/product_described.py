@@ -25,8 +25,8 @@ from tritonsmith.author.compiler.kernels.schemes import accumulate, start_sums
 _BIG = 2**31
 """Elements from which on places need numbers of 64 bits."""
 _HALF = divide(BLOCK_N, 2)
-_NAMES = (LINE, COLUMN, "rows", "above", "left_tiles", "right_tiles", "pid", "group", "height", "row_start", "column_start", "total", "left",
-          "right", "halves", "first", "second", "half", "sums")  # fmt: skip
+_NAMES = (LINE, COLUMN, "rows", "above", "left_tiles", "right_tiles", "pid", "group", "height", "row_start", "column_start", "total",
+          "left", "right", "halves", "first", "second", "half", "sums")  # fmt: skip
 """Names of the kernel's own."""
 
 

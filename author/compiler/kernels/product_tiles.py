@@ -33,8 +33,8 @@ _GROUP = 4
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
 _ALONE = 128, 4
-"""Places of the depth at once, and stages, of a tile of 16-bit operands that has a processor to itself: 64 x 4096 x 4096 takes 10.9 us, with
-64 places 11.6 (H200, 2026-11-28)."""
+"""Places of the depth at once, and stages, of a small tile of 16-bit operands that has a processor to itself: 64 x 4096 x 4096 takes
+10.9 us, with 64 places 11.6 (H200, 2026-11-28)."""
 STEP = 16
 """Places of the depth that tensor cores multiply at least. A warp reads 16 neighbouring columns of such a block: with blocks of 64 and 16 a
 convolution of 72 takes 1.06 to 1.12 of the time, and with one of 128 1.6 to 1.7 (level 2: 57, 65, 85; raw/kernelbench/at_once.jsonl)."""

@@ -18,7 +18,6 @@ from tritonsmith.author.compiler.ir.code import (
     Group,
     Module,
     Name,
-    Number,
     Statement,
     number,
 )  # fmt: skip

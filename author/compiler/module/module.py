@@ -211,7 +211,8 @@ class ModuleWriter:
             self._keep(kernel.parts)
         function = kernel.function(f"{', '.join(list_operations(region))} of {_describe(region)}.")
         launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), function])
-        arguments = [self._pass(value, id(value) in kernel.described) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
+        arguments = [self._pass(value, id(value) in kernel.described) for _, value in kernel.arguments]
+        arguments += [given for _, given in kernel.sizes]
         options = {name: number(value) for name, value in kernel.constants} | {"num_warps": number(kernel.warps)}
         options |= {"num_stages": number(kernel.stages)} if kernel.stages else {}
         options |= {"maxnreg": number(kernel.registers)} if kernel.registers else {}
