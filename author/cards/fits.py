@@ -35,7 +35,11 @@ class ProductFits:
     """The same where the loop over the depth makes them."""
     matrix_tf32: float
     matrix_half: float
-    """Share of a library's rate that a product of matrices reaches in TF32, and of 16-bit values."""
+    """Share of a library's rate that a product of matrices reaches in TF32, and of 16-bit values that are read by pointers."""
+    matrix_described: float
+    """The same of 16-bit values that are read by tensor descriptors, in programs that take tiles in turn; 0 where that is not taken."""
+    half_l2_rate: float
+    """Bytes that tiles of 16-bit matrices read in a second out of the caches."""
     window_tf32: float
     window_half: float
     """The same where addresses are computed one by one, as in a convolution."""
@@ -149,6 +153,8 @@ class FamilyFits:
     """Shares of the fp16 rate of one product of matrices, with parts made ahead and in the loop."""
     chain_large: float
     """Operations from which one product of matrices has tiles of the largest size."""
+    chain_half_rate: float
+    """Bytes that tiles of one product of 16-bit matrices read in a second out of the caches."""
     network_deep: float
     """Share of the sum of their steps that networks of many convolutions take."""
     network_products: float
@@ -181,8 +187,13 @@ HOPPER = Fits(
     kind="Hopper",
     fitted_on="h200",
     products=ProductFits(
-        # 90 kernels of products and convolutions, 2026-11-24. Shares of TF32 and of 16-bit values are assumed.
-        ahead=0.8, in_loop=0.38, matrix_tf32=0.7, matrix_half=0.75, window_tf32=0.4, window_half=0.2,
+        # 90 kernels of products and convolutions, 2026-11-24. Shares of TF32 and of windows of 16-bit values are assumed.
+        ahead=0.8, in_loop=0.38, matrix_tf32=0.7, window_tf32=0.4, window_half=0.2,
+        # Products of bf16 matrices beside cuBLAS, whole rounds of tiles of 128 x 256 (M x N x K, 2026-11-28): by pointers 0.83
+        # (4096 x 4096 x 4096), 0.92 (8192 x 4096 x 1024), 0.78 (2048 x 11008 x 4096), by descriptors 0.98, 0.99, 0.93; predicted 0.84,
+        # 0.84, 0.76 and 0.97, 0.97, 0.87. Small tiles read 1.0e13 to 1.27e13 bytes in a second, and by that they are bound: 64 rows of
+        # 4096 x 4096 take 10.9 us (0.74 of cuBLAS), 512 x 3072 x 768 takes 7.2 us (0.82).
+        matrix_half=0.87, matrix_described=1.0, half_l2_rate=1.1e13,
         split_rate=2e11, split_few_rate=1e11,  # 45 to 560 of 1e9, by task
         l2_rate=8e12, stored=2.9e-12, scattered=1.1e-11,
         # The same kernels: windows of several taps that are split in the loop reach a fifth of the rate, matrices two thirds.
@@ -231,6 +242,7 @@ HOPPER = Fits(
         chain_ahead=0.55,  # products with long sums reach 0.5 to 0.56 (2026-11-24)
         chain_in_loop=0.25,
         chain_large=2.0**32,  # 64 million for each of 64 processors: assumed
+        chain_half_rate=9.3e12,  # 8.9e12 to 9.6e12 by tiles of 128 x 128 with eight warps: 0.71 to 0.83 of cuBLAS (2026-11-28)
         network_deep=0.75,  # AlexNet 0.72, VGG19 0.75, VGG16 0.79, RegNet 0.82
         network_products=0.38,  # 2026-11-24
         network_expected=0.5,  # assumed
@@ -272,11 +284,12 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
         fits,
         products=replace(
             products, split_rate=products.split_rate * pace, split_few_rate=products.split_few_rate * pace,
-            l2_rate=products.l2_rate * pace, stored=products.stored / pace, scattered=products.scattered / memory,
+            l2_rate=products.l2_rate * pace, half_l2_rate=products.half_l2_rate * pace, stored=products.stored / pace,
+            scattered=products.scattered / memory,
         ),
         families=replace(
-            families, step=families.step / clock, network_gathered=families.network_gathered * pace,
-            network_caches=families.network_caches * pace,
+            families, step=families.step / clock, chain_half_rate=families.chain_half_rate * pace,
+            network_gathered=families.network_gathered * pace, network_caches=families.network_caches * pace,
         ),
     )  # fmt: skip
 
@@ -297,7 +310,7 @@ def _follow_balance(fits: ProductFits, fitted: Hardware, hardware: Hardware) -> 
     dense = hardware.fp16 / hardware.bandwidth / (fitted.fp16 / fitted.bandwidth)
     return replace(
         fits, ahead=_reach(fits.ahead, half), in_loop=_reach(fits.in_loop, half),
-        matrix_tf32=_reach(fits.matrix_tf32, tf32), matrix_half=_reach(fits.matrix_half, half),
+        matrix_tf32=_reach(fits.matrix_tf32, tf32), matrix_half=_reach(fits.matrix_half, half), matrix_described=0.0,
         window_tf32=_reach(fits.window_tf32, tf32), window_half=_reach(fits.window_half, half),
         window_flops=fits.window_flops * dense, matrix_flops=fits.matrix_flops * dense, filled_flops=fits.filled_flops * dense,
     )  # fmt: skip

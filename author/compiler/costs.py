@@ -22,6 +22,9 @@ from tritonsmith.author.recipe import Settings
 from tritonsmith.evaluator.schema import PrecisionClass, Verdict
 from tritonsmith.prompts.regions import RegionRow
 
+_MATRICES = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm")
+"""Calls of products of matrices."""
+
 
 def predict_work(plan: RegionPlan, precision: PrecisionClass) -> float:
     """Seconds of all regions on the card, without their launches."""
@@ -54,7 +57,8 @@ def predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionCla
         flops, way = plan.call_flops.get(region.call.name, 0.0), choose_way(region.call.dtype, precision)
         if way is Way.PARTS:
             return max(moving, time_product(card, flops, Way.THREADS, card.fits.calls.any_call))
-        return max(moving, time_product(card, flops, way, card.fits.calls.window))
+        matrices = region.call.record.function.rpartition(".")[2] in _MATRICES
+        return max(moving, time_product(card, flops, way, card.fits.calls.matrix if matrices else card.fits.calls.window))
     return max(moving, _bound_products(region))
 
 

@@ -32,7 +32,7 @@ from tritonsmith.author.compiler.fusing.regions import (
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import AnchorResult, Held, MatrixProduct, Reduction
-from tritonsmith.author.compiler.kernels.product_tiles import PLAIN_STAGES
+from tritonsmith.author.compiler.kernels.product_tiles import DESCRIPTORS, PLAIN_STAGES
 from tritonsmith.author.compiler.module.batch import FreeAxis, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.author.compiler.module.guards import require_types, require_values
 from tritonsmith.author.compiler.module.joining import OpenSpan, SizedModule, join_modules
@@ -58,7 +58,7 @@ PLAIN: Settings = {
     "block": 1024, "num_warps": 4, "tile": 4096, "whole_row": 32768, "per_thread": 16, "parts": 4,
     "query_rows": 128, "key_rows": 64, "attention_warps": 8, "attention_stages": 2, "attention_products": "fp16x3",
     "block_m": 128, "block_n": 128, "block_k": 64, "group": 8, "product_warps": 8, "num_stages": PLAIN_STAGES,
-    "scheme": "fp16x3", "replayed": False, "registers": 0,
+    "scheme": "fp16x3", "replayed": False, "registers": 0, "form": DESCRIPTORS,
 }  # fmt: skip
 """Settings for any card: blocks of a few kilobytes, rows up to 128 kB on the chip, four programs for each processor on shared rows.
 Blocks of attention are for heads of up to 128 features on sm_90, and so are the tiles of products."""

@@ -8,11 +8,21 @@ from tritonsmith.author.cards.fits import HeadFits
 from tritonsmith.author.cards.model import model_card
 from tritonsmith.author.compiler.costs import account_regions, describe_gain, predict_launches, predict_plan, predict_regions, predict_work
 from tritonsmith.author.compiler.example import EXAMPLE
+from tritonsmith.author.compiler.fusing.calls import WIDE
+from tritonsmith.author.compiler.fusing.described import describe_operands
 from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, ProductRegion, RowRegion
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.kernels.attention.blocks import choose_blocks, count_shared_bytes, splits_ahead
 from tritonsmith.author.compiler.kernels.held import is_held
-from tritonsmith.author.compiler.kernels.product_tiles import TUNED, ProductTile, choose_tile, number_products, pick_settings
+from tritonsmith.author.compiler.kernels.product_tiles import (
+    DESCRIPTORS,
+    POINTERS,
+    TUNED,
+    ProductTile,
+    choose_tile,
+    number_products,
+    pick_settings,
+)  # fmt: skip
 from tritonsmith.author.compiler.plan import PLAIN, RegionPlan, read_regions
 from tritonsmith.author.compiler.reading.reader import list_values
 from tritonsmith.author.measured import Measured
@@ -53,6 +63,7 @@ _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
     },
     Stage.TUNE_MEMORY: {
         "whole_row": (4096, 8192, 16384, 32768), "per_thread": (8, 16, 32), "product_warps": (4, 8), "num_stages": (1, 2, 3, 4),
+        "form": (DESCRIPTORS, POINTERS),
         "attention_warps": (4, 8), "attention_stages": (1, 2, 3), "attention_products": ("fp16x3", "tf32x3"),
     },
 }  # fmt: skip
@@ -62,6 +73,8 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     """Plain settings; products of fp32 operands in parts, or in TF32 where the task allows it for them."""
     assert isinstance(plan, RegionPlan)
     plain = _choose_products(precision, fine=_has_fine_results(plan)) | {"registers": model_card(hardware).fits.tiles.third_registers}
+    if _multiplies_half(plan):
+        plain |= {"block_n": WIDE}
     tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain, plan.card.fits.heads)
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
     if found is not None:
@@ -97,6 +110,12 @@ def _has_fine_results(plan: RegionPlan) -> bool:
     results = {value.dtype for value in list_values(plan.forward.results)}
     given = {value.dtype for value in plan.forward.inputs}
     return bool(results & {"float32", "float64"}) and bool((results | given) & {"float16", "bfloat16"})
+
+
+def _multiplies_half(plan: RegionPlan) -> bool:
+    """Whether all products are of 16-bit matrices. Their tiles are wider than others, for they have no parts, which take registers."""
+    products = [one.product for each in plan.all_sizes for one in each.regions if isinstance(one, ProductRegion)]
+    return bool(products) and all(one.source.dtype not in IN_PARTS and not one.window for one in products)
 
 
 def _choose_products(precision: PrecisionClass, *, fine: bool = False) -> Settings:
@@ -169,6 +188,9 @@ def _uses(plan: KernelPlan, name: str) -> bool:
         return bool(plan.attentions)
     if name == "scheme":
         return any(isinstance(one, ProductRegion) and one.product.source.dtype in IN_PARTS for one in plan.regions)
+    if name == "form":
+        products = [one.usual for one in plan.regions if isinstance(one, ProductRegion)]
+        return plan.card.fits.products.matrix_described > 0.0 and any(map(describe_operands, products))
     if name == "replayed":
         return can_replay(plan)
     if name in _HELD:

@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.fusing.described import takes_descriptors
 from tritonsmith.author.compiler.fusing.operands import find_fresh, has_rim
 from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
 from tritonsmith.author.compiler.ir.values import BYTES, MatrixProduct, Tensor, TensorView
@@ -29,6 +30,8 @@ from tritonsmith.evaluator.schema import PrecisionClass
 
 _LEAST, _SMALL, _MOST = 16, 64, 128
 """Sides of tiles: the least that tensor cores multiply, the least that keeps a processor busy, the most."""
+WIDE = 256
+"""Columns of a tile of 16-bit operands, at most."""
 _STEP = 32
 """Places of the depth to which a product is filled up."""
 _LAUNCHES_OF_STEP = 2
@@ -62,14 +65,19 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
     product, card, fits = region.product, region.card, region.card.fits.products
     way = choose_way(product.dtype, precision)
     batch, rows, columns, taps, depth = product.sizes
-    high, wide = choose_sides(product, _MOST, _MOST, card)
+    half = way is Way.HALF and not product.window
+    high, wide = choose_sides(product, _MOST, WIDE if half else _MOST, card)
     tiles = batch * -(-rows // high) * -(-columns // wide)
     length = taps * _round(depth, min(_STEP, fill(depth)))
     sums = _round(tiles, card.processors) * high * wide
     moving = time_bytes(card, region.bytes)
+    if half:
+        share = fits.matrix_described if takes_descriptors(region, high, wide) else fits.matrix_half
+        reading = 2.0 * sums * (high + wide) / (high * wide) * length / fits.half_l2_rate
+        return max(time_launches(), time_product(card, 2.0 * sums * length, way, share), reading, moving)
     if way is not Way.PARTS:
-        shares = (fits.window_tf32, fits.window_half) if product.window else (fits.matrix_tf32, fits.matrix_half)
-        multiplying = time_product(card, 2.0 * sums * length, way, shares[way is Way.HALF])
+        share = fits.window_half if way is Way.HALF else fits.window_tf32 if product.window else fits.matrix_tf32
+        multiplying = time_product(card, 2.0 * sums * length, way, share)
         return max(time_launches(), multiplying, moving)
     fresh = find_fresh(region)
     multiplying = time_product(card, 2.0 * sums * length, way, fits.ahead if fresh else fits.in_loop)

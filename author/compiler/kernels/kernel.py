@@ -54,6 +54,8 @@ class Kernel:
     """A function that it calls."""
     parts: KeptParts | None = None
     """A parameter that is split ahead of it."""
+    described: frozenset[int] = frozenset()
+    """Values, by identity, of which it makes tensor descriptors: their memory begins at a multiple of 16 bytes."""
 
     def function(self, does: str = "") -> Function:
         """The record of its function. `does`: what its docstring says where the kernel has none."""

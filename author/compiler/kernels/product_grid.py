@@ -97,6 +97,14 @@ class TileGrid:
             return number(factor)
         return times(free, factor) if factor > 1 else free
 
+    @property
+    def programs(self) -> Expression:
+        """The number of programs that take tiles in turn, as forward computes it."""
+        launched, most = self.launched, self.tile.programs
+        if isinstance(launched, Number):
+            return number(min(int(launched.value), most))
+        return expression("min({launched}, {most})", launched=launched, most=most)
+
 
 def is_below(name: str, size: Expression | int) -> Expression:
     """The condition `(name < size)`."""
@@ -114,10 +122,25 @@ def write_head(grid: TileGrid, big: bool) -> list[Statement]:
         words = ("%", "//") if product.interleaved else ("//", "%")
         own, rest = (tidy(Binary(Name("pid"), word, count)) for word in words)
         body += statements("batch = {own}\npid = {rest}", own=widen(own, big), rest=rest)
-    if above and beside:
-        body.append(statement("group = pid // (GROUP * {beside})", beside=beside))
-        body.append(statement("height = tl.minimum({above} - group * GROUP, GROUP)", above=above))
-    return body + write_places(grid, big, BLOCK_M, BLOCK_N)
+    return [*body, *_write_group(grid), *write_places(grid, big, BLOCK_M, BLOCK_N)]
+
+
+def _write_group(grid: TileGrid) -> list[Statement]:
+    """The group of tiles that a program's is one of, and how many of them lie above each other."""
+    above, beside = grid.above, grid.beside
+    if not above or not beside:
+        return []
+    return [*statements(
+        "group = pid // (GROUP * {beside})\nheight = tl.minimum({above} - group * GROUP, GROUP)", above=above, beside=beside,
+    )]  # fmt: skip
+
+
+def write_turn(grid: TileGrid) -> list[Statement]:
+    """The first row and column of the tile `pid` of a program that takes tiles in turn."""
+    first, second = _number_tile(grid)
+    starts = [expression("{number} * {block}", number=number_, block=block) if number_ else number(0)
+              for number_, block in ((first, BLOCK_M), (second, BLOCK_N))]  # fmt: skip
+    return [*_write_group(grid), assign("row_start", starts[0]), assign("column_start", starts[1])]
 
 
 def count_tiles(grid: TileGrid) -> Statement:
@@ -135,15 +158,19 @@ def _multiply(*counts: Expression | None) -> Expression:
 
 def write_places(grid: TileGrid, big: bool, high: Expression, wide: Expression) -> list[Statement]:
     """The rows and columns of a program, of which it has `high` and `wide`."""
-    above, beside = grid.above, grid.beside
-    first: Expression | None = Name("pid") if above else None
-    second: Expression | None = Name("pid") if beside else None
-    if above and beside:
-        first = expression("group * GROUP + pid % (GROUP * {beside}) % height", beside=beside)
-        second = expression("(pid % (GROUP * {beside}) // height)", beside=beside)
+    first, second = _number_tile(grid)
     rows = expression("{places}[:, None]", places=_list_places(first, high))
     columns = expression("{places}[None, :]", places=_list_places(second, wide))
     return [assign(LINE, widen(rows, big)), assign(COLUMN, widen(columns, big))]
+
+
+def _number_tile(grid: TileGrid) -> tuple[Expression | None, Expression | None]:
+    """Which tile from above, and which from the left, a program has; None for the only one."""
+    above, beside = grid.above, grid.beside
+    if above and beside:
+        first = expression("group * GROUP + pid % (GROUP * {beside}) % height", beside=beside)
+        return first, expression("(pid % (GROUP * {beside}) // height)", beside=beside)
+    return Name("pid") if above else None, Name("pid") if beside else None
 
 
 def _list_places(start: Expression | None, block: Expression) -> Expression:

@@ -40,17 +40,21 @@ class StoreWriter:
         grid: its tiles.
         arguments: gets what is read and stored.
         big: whether places need numbers of 64 bits.
+        sums: the name of the sums of a tile.
     """
 
-    def __init__(self, region: ProductRegion, grid: TileGrid, arguments: Arguments, big: bool) -> None:
+    shape: Expression = Tuple((BLOCK_M, BLOCK_N))
+    """Of the sums."""
+
+    def __init__(self, region: ProductRegion, grid: TileGrid, arguments: Arguments, big: bool, sums: str = "total") -> None:
         self.region, self.grid, self.arguments, self.big = region, grid, arguments, big
         self.found: dict[tuple[int, int], str] = {}
         """By reduction and number: the name of its result."""
         self.ahead: list[Statement] = []
         """Lines that are the same for all tiles of a program which has several beside each other."""
         self.emitter = self._open(region.product.folded)
-        self.emitter.outcomes[id(region.product), 0] = "total"
-        self.emitter.names["total"] = frozenset((LINE, COLUMN))
+        self.emitter.outcomes[id(region.product), 0] = sums
+        self.emitter.names[sums] = frozenset((LINE, COLUMN))
 
     def _open(self, folded: int = 1, size: int = 1) -> TileEmitter:
         bounds = self.grid.list_bounds(folded, size)
@@ -71,7 +75,7 @@ class StoreWriter:
         for value in self.region.stores:
             space, at = self._locate(value)
             by_size.setdefault(space.anchor.tile if isinstance(space, TileSpace) else 0, []).append((value, space, at))
-        shape = Tuple((divide(BLOCK_M, folded), times(BLOCK_N, folded))) if folded > 1 else _TILE
+        shape = Tuple((divide(BLOCK_M, folded), times(BLOCK_N, folded))) if folded > 1 else self.shape
         for value, space, at in by_size.pop(0, []):
             self._store(self.emitter, value, space, at, shape)
         for anchor in sorted(self.region.tiled, key=lambda one: one.tile):

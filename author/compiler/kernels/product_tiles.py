@@ -8,6 +8,7 @@ from dataclasses import dataclass, replace
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.calls import choose_sides, fill
+from tritonsmith.author.compiler.fusing.described import takes_descriptors
 from tritonsmith.author.compiler.fusing.operands import find_fresh, find_kept, has_rim, is_short
 from tritonsmith.author.compiler.fusing.regions import ProductRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import COLUMN
@@ -16,8 +17,10 @@ from tritonsmith.author.compiler.kernels.schemes import SPLIT
 from tritonsmith.author.recipe import Settings
 from tritonsmith.author.types import IN_PARTS
 
-TUNED = ("block_m", "block_n", "block_k", "group", "product_warps", "num_stages")
+TUNED = ("block_m", "block_n", "block_k", "group", "product_warps", "num_stages", "form")
 """Settings of products."""
+DESCRIPTORS, POINTERS = "descriptors", "pointers"
+"""How tiles of 16-bit operands are read."""
 _IN_LOOP = 32
 """Places of the depth at once where both operands are split in the loop, which needs shared memory besides the values, and where windows
 have masks, which need registers."""
@@ -29,6 +32,9 @@ _GROUP = 4
 """Warps that multiply together on tensor cores."""
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
+_ALONE = 128, 4
+"""Places of the depth at once, and stages, of a small tile of 16-bit operands that has a processor to itself: 64 x 4096 x 4096 takes
+10.9 us, with 64 places 11.6 (H200, 2026-11-28)."""
 STEP = 16
 """Places of the depth that tensor cores multiply at least. A warp reads 16 neighbouring columns of such a block: with blocks of 64 and 16 a
 convolution of 72 takes 1.06 to 1.12 of the time, and with one of 128 1.6 to 1.7 (level 2: 57, 65, 85; raw/kernelbench/at_once.jsonl)."""
@@ -55,6 +61,8 @@ class ProductTile:
     """Of a thread, at most; 0 where the compiler decides."""
     at_once: int = 0
     """Blocks of 16 places in which the whole depth of all taps is multiplied at once; 0 for a loop over steps of it."""
+    described: bool = False
+    """Whether operands are read by tensor descriptors, in programs that take tiles in turn."""
 
     @property
     def apart(self) -> bool:
@@ -72,8 +80,9 @@ class ProductTile:
         if self.at_once:
             return 2 * (3 * self.rows + 2 * self.columns) * self.at_once * STEP
         value = 2 if self.scheme == "as they are" else 4
+        staged = 2 * self.rows * self.columns if self.described else 0  # half a tile on its way to memory, and half of what is read
         in_loop = 4 * self.columns * self.depth if self.scheme in SPLIT and not self.kept and not self.ahead else 0
-        return value * (self.rows + self.columns) * self.depth * max(1, self.stages) + in_loop
+        return value * (self.rows + self.columns) * self.depth * max(1, self.stages) + in_loop + staged
 
     @property
     def sums(self) -> int:
@@ -83,7 +92,7 @@ class ProductTile:
 
     @property
     def programs(self) -> int:
-        """Programs that take tiles in turn where the whole depth is multiplied at once: as many as the card has room for."""
+        """Programs that take tiles in turn: as many as the card has room for."""
         registers = self.card.fits.tiles.other_registers + self.sums
         return self.card.processors * self.card.count_resident(self.shared_bytes, self.warps, registers)
 
@@ -107,11 +116,14 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     while deep > _IN_LOOP and -(-depth // deep) * deep > _WASTE * depth:
         deep //= 2
     warps = int(settings["product_warps"])
-    while warps > _GROUP and max(high * wide, (high + wide) * deep) < _PER_WARP * warps // 2:
+    read = 0 if half and not region.product.window else (high + wide) * deep  # what else keeps warps busy
+    while warps > _GROUP and max(high * wide, read) < _PER_WARP * warps // 2:
         warps //= 2
     wide = max(wide, region.product.together)
     high = max(high, fill(region.product.sizes[1])) if region.product.reduced else high
     tile = ProductTile(region.card, high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
+    if half and not region.product.window:
+        return _choose_form(region, tile, str(settings["form"]))
     if not ahead:
         return tile
     if blocks := _count_blocks(region, tile):
@@ -123,6 +135,18 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
         return tile
     registers = int(settings["registers"])
     return replace(tile, registers=min(registers, fits.low_registers) if low and region.chained else registers)
+
+
+def _choose_form(region: ProductRegion, tile: ProductTile, form: str) -> ProductTile:
+    """The tile of a product of 16-bit matrices: read by descriptors where many are, and further ahead where a processor has one."""
+    if form == DESCRIPTORS and takes_descriptors(region, tile.rows, tile.columns):
+        return replace(tile, described=True)
+    batch, rows, columns, _, depth = region.product.sizes
+    tiles = batch * -(-rows // tile.rows) * -(-columns // tile.columns)
+    if tiles > tile.card.processors or tile.stages != PLAIN_STAGES or tile.rows * tile.columns > _GROUP * _PER_WARP // 2:
+        return tile
+    places, stages = _ALONE
+    return replace(tile, depth=min(max(tile.depth, places), fill(depth)), stages=stages)
 
 
 def _count_blocks(region: ProductRegion, tile: ProductTile) -> int:

@@ -18,7 +18,6 @@ from tritonsmith.author.compiler.ir.code import (
     Group,
     Module,
     Name,
-    Number,
     Statement,
     number,
 )  # fmt: skip
@@ -30,6 +29,7 @@ from tritonsmith.author.compiler.kernels.differences import OF_DIFFERENCES, find
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, make_function
 from tritonsmith.author.compiler.kernels.pieces import add, assign, join_tests, load, loop, times
+from tritonsmith.author.compiler.kernels.product_described import DescribedWriter
 from tritonsmith.author.compiler.kernels.product_grid import (
     BLOCK_M,
     BLOCK_N,
@@ -85,6 +85,8 @@ def write_product(region: ProductRegion, name: str, settings: Settings, made: di
             made[key] = write_fresh(operand, usual.places, free, tile.scheme, title, lambda value: id(value) in region.reads, programs)
             kernels.append(made[key].kernel)
         fresh[side] = replace(made[key], operand=operand)
+    if tile.described:
+        return [DescribedWriter(region, tile, name).write()]
     writer = OnceWriter if tile.at_once else ProductWriter
     return [*kernels, writer(region, tile, name, fresh).write()]
 
@@ -341,13 +343,7 @@ class OnceWriter(ProductWriter):
             head=[*beside, *same, *weights, watch[1]], turns=turns, tile=[columns, *sums, *turned, *_SHIFT, *tail], test=_IS_ROUGH,
             call=call,
         )  # fmt: skip
-        return self._finish(body, [("BLOCK_M", self.tile.rows), ("BLOCK_N", self.tile.columns)], self._count_programs(), ahead)
-
-    def _count_programs(self) -> Expression:
-        launched, most = self.grid.launched, self.tile.programs
-        if isinstance(launched, Number):
-            return number(min(int(launched.value), most))
-        return expression("min({launched}, {most})", launched=launched, most=most)
+        return self._finish(body, [("BLOCK_M", self.tile.rows), ("BLOCK_N", self.tile.columns)], self.grid.programs, ahead)
 
     def _list_blocks(self) -> list[tuple[int, str]]:
         """First place of each block of the depth, and the suffix of its names."""

@@ -68,6 +68,8 @@ class ModuleWriter:
         self.kernel_names, self.locals = Namer(set()), Namer(taken)
         self.variables: dict[int, str] = {}
         """By value that is stored: its variable."""
+        self.allocated = set[int]()
+        """Values whose memory forward has made for kernels."""
         self.originals: dict[str, str] = {}
         """By argument that forward writes to: its variable."""
         self.numbers = number_products(regions)
@@ -99,6 +101,8 @@ class ModuleWriter:
                 if len(self.kernels) == before:
                     self.kernel_names.release(name)
         returned = self._write_results()
+        if self.frame.describes:
+            self.statements.insert(0, Evaluate(read_expression("triton.set_allocator(allocate)")))
         names = set().union(*map(names_in, self.kernels))
         self.frame.helpers = tuple(name for name in _HELPERS if name in names)
         self.frame.libdevice = not names.isdisjoint(_LIBDEVICE) or any("libdevice." in text for text in self.frame.stacks)
@@ -201,12 +205,14 @@ class ModuleWriter:
                 continue  # another part of it is there
             name = self.locals.choose(value.name or "result")
             self.variables[id(value)] = name
+            self.allocated.add(id(value))
             self._set(name, self._allocate(value))
         if kernel.parts is not None:
             self._keep(kernel.parts)
         function = kernel.function(f"{', '.join(list_operations(region))} of {_describe(region)}.")
         launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), function])
-        arguments = [self._pass(value) for _, value in kernel.arguments] + [given for _, given in kernel.sizes]
+        arguments = [self._pass(value, id(value) in kernel.described) for _, value in kernel.arguments]
+        arguments += [given for _, given in kernel.sizes]
         options = {name: number(value) for name, value in kernel.constants} | {"num_warps": number(kernel.warps)}
         options |= {"num_stages": number(kernel.stages)} if kernel.stages else {}
         options |= {"maxnreg": number(kernel.registers)} if kernel.registers else {}
@@ -246,9 +252,12 @@ class ModuleWriter:
             self.statements.append(Assign((target,), value=_call(Name("self"), "keep", *asked)))
         self.variables |= {id(one): name for one, name in zip(made, names, strict=True)}
 
-    def _pass(self, value: Tensor) -> Expression:
+    def _pass(self, value: Tensor, described: bool = False) -> Expression:
+        """A value as a kernel takes it; `described`: where its memory begins must be a multiple of 16 bytes."""
         shown = self.express(value)
-        return _call(shown, "contiguous") if isinstance(value, Item | TensorView) else shown
+        shown = _call(shown, "contiguous") if isinstance(value, Item | TensorView) else shown
+        self.frame.describes |= described
+        return Call(Name("align"), (shown,)) if described and id(value) not in self.allocated else shown
 
 
 def _call(value: Expression, method: str, *arguments: Expression) -> Expression:

@@ -146,15 +146,26 @@ def _propose_parts(plan: KernelPlan, found: Measured, brief: Brief) -> Analysis:
 
 
 def _predict(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -> float | None:
-    """Of fp32 products at fp32 accuracy; others are done as they are."""
+    """Of products of 16 bits, and of fp32 products at fp32 accuracy; others are done as they are."""
     found = _as_product(plan)
-    if found.half or precision.allows_tf32:
+    if found.half:
+        return _predict_half(found, _tile_defaults(plan, hardware, precision))
+    if precision.allows_tf32:
         return None
     card = found.card
     storing = card.fits.products.stored * found.batch * found.rows * found.columns
     if _parts_defaults(plan, hardware, precision) is not None:
         return storing + sum(_estimate_parts(found, tf32=False))
     return max(time_product(card, found.product_flops, Way.PARTS, card.fits.families.chain_in_loop), storing, time_launches())
+
+
+def _predict_half(plan: ProductPlan, settings: Settings) -> float:
+    """Seconds of a product of 16-bit matrices, which is bound by what its tiles read out of the caches."""
+    high, wide, slices = (int(settings[name]) for name in ("block_m", "block_n", "split_k"))
+    programs = plan.batch * -(-plan.rows // high) * -(-plan.columns // wide) * slices
+    rounds = -(-programs // plan.card.processors) * plan.card.processors
+    reading = 2.0 * rounds * (high + wide) * -(-plan.inner // slices) / plan.card.fits.families.chain_half_rate
+    return max(time_launches(), reading)
 
 
 PRODUCT = RecipeFamily(

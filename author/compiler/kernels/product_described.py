@@ -1,0 +1,154 @@
+"""The kernel of a product of 16-bit matrices whose tiles are read by tensor descriptors, in programs that take tiles in turn.
+
+The loop over tiles and the loop over the depth are flattened into one, so that operands of the next tile are read while a tile is stored.
+Sums are stored in two halves, each of which needs half the registers. Measured beside the form with pointers: `author/cards/fits.py`.
+"""
+
+from __future__ import annotations
+
+from tritonsmith.author.compiler.fusing.described import DescribedOperand, describe_operands, is_aligned
+from tritonsmith.author.compiler.fusing.regions import ProductRegion
+from tritonsmith.author.compiler.fusing.space import COLUMN, LINE, ProductSpace
+from tritonsmith.author.compiler.ir.code import Expression, Module, Name, Statement, Tuple, number
+from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, variable
+from tritonsmith.author.compiler.ir.template import expression, statement, statements
+from tritonsmith.author.compiler.ir.values import BYTES, TYPE_NAMES, Tensor
+from tritonsmith.author.compiler.ir.walk import names_in
+from tritonsmith.author.compiler.kernels.emitter import Arguments
+from tritonsmith.author.compiler.kernels.kernel import Kernel
+from tritonsmith.author.compiler.kernels.pieces import assign, divide, widen
+from tritonsmith.author.compiler.kernels.product_grid import BLOCK_M, BLOCK_N, TileEmitter, TileGrid, count_tiles, write_turn
+from tritonsmith.author.compiler.kernels.product_stores import AnySpace, StoreWriter
+from tritonsmith.author.compiler.kernels.product_tiles import ProductTile
+from tritonsmith.author.compiler.kernels.schemes import accumulate, start_sums
+
+_BIG = 2**31
+"""Elements from which on places need numbers of 64 bits."""
+_HALF = divide(BLOCK_N, 2)
+_NAMES = (LINE, COLUMN, "rows", "above", "left_tiles", "right_tiles", "pid", "group", "height", "row_start", "column_start", "total",
+          "left", "right", "halves", "first", "second", "half", "sums")  # fmt: skip
+"""Names of the kernel's own."""
+
+
+class DescribedWriter:
+    """Writes the kernel of a region. Its operands can be described (`describe_operands`)."""
+
+    def __init__(self, region: ProductRegion, tile: ProductTile, name: str) -> None:
+        self.region, self.tile, self.name = region, tile, name
+        self.grid = TileGrid(region.product, tile, region.free_axis)
+        self.arguments = Arguments()
+        self.arguments.used |= {*_NAMES}
+
+    def write(self) -> Kernel:
+        """The kernel."""
+        operands = describe_operands(self.region)
+        assert operands is not None, "the tile is for operands that can be described"
+        _, rows, columns, _, depth = self.region.product.sizes
+        lines = self.grid.size(LINE), number(columns)
+        ahead = [count_tiles(self.grid)] if self.grid.free == LINE else []
+        for side, operand, count, block in zip(("left", "right"), operands, lines, (BLOCK_M, BLOCK_N), strict=True):
+            ahead.append(self._describe(f"{side}_tiles", operand, (count, number(depth)), block))
+        tail = self._write_stores()
+        ahead += tail.made
+        body = statements(
+            """
+            {ahead}
+            for pid in tl.range(tl.program_id(0), {tiles}, tl.num_programs(0), flatten=True):  # the next tile is read while one is stored
+                {turn}
+                {zeros}
+                for start in range(0, {depth}, BLOCK_K):
+                    {left}
+                    {right}
+                    {product}
+                halves = tl.permute(tl.reshape(total, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
+                first, second = tl.split(halves)
+                for half in tl.static_range(2):
+                    sums = first if half == 0 else second
+                    {stores}
+            """,
+            ahead=ahead, tiles=self._count_tiles(), turn=write_turn(self.grid), depth=depth,
+            zeros=start_sums(self.tile.scheme, expression("(BLOCK_M, BLOCK_N)"), False),
+            left=_load("left", operands[0], "row_start"), right=_load("right", operands[1], "column_start"),
+            product=accumulate(self.tile.scheme, ("left", "right"), (False, False)), stores=tail.lines,
+        )  # fmt: skip
+        return self._finish(body, frozenset((*(id(operand.base) for operand in operands), *tail.described)))
+
+    def _finish(self, body: tuple[Statement, ...], described: frozenset[int]) -> Kernel:
+        tile, used = self.tile, names_in(Module(body))
+        constants = [("BLOCK_M", tile.rows), ("BLOCK_N", tile.columns), ("BLOCK_K", tile.depth)]
+        return Kernel(
+            name=self.name, does="", arguments=self.arguments.list(), sizes=self.grid.list_sizes(used),
+            constants=[*constants, *([("GROUP", tile.group)] if "GROUP" in used else [])], body=body,
+            grid=expression("({programs},)", programs=self.grid.programs), stores=list(self.region.stores), warps=tile.warps,
+            stages=tile.stages, described=described,
+        )  # fmt: skip
+
+    def _describe(self, name: str, operand: DescribedOperand, sizes: tuple[Expression, Expression], block: Expression) -> Statement:
+        """The descriptor of an operand of so many lines and places of the depth."""
+        shape, tile = [*sizes], [block, Name("BLOCK_K")]
+        if operand.turned:
+            shape, tile = shape[::-1], tile[::-1]
+        return _make_descriptor(name, self.arguments.take(operand.base), shape, operand.stride, tile)
+
+    def _count_tiles(self) -> Expression:
+        above, beside = (side or number(1) for side in (self.grid.above, self.grid.beside))
+        return expression("{above} * {beside}", above=above, beside=beside) if self.grid.free else self.grid.launched
+
+    def _write_stores(self) -> DescribedStores:
+        sizes = [value.size for value in (*self.region.reads.values(), *(value.holder for value in self.region.stores))]
+        writer = DescribedStores(self.region, self.grid, self.arguments, max(sizes) >= _BIG, "sums")
+        writer.write_halves()
+        return writer
+
+
+class DescribedStores(StoreWriter):
+    """Writes what is done with half a tile's sums, the one of number `half`; results of 16 bits are stored by descriptors."""
+
+    shape = Tuple((BLOCK_M, _HALF))
+    made: list[Statement]
+    """The descriptors, ahead of all tiles."""
+    lines: list[Statement]
+    described: set[int]
+    """The results that are stored by descriptors, by identity."""
+
+    def write_halves(self) -> None:
+        """Write the lines."""
+        self.made, self.described = [], set()
+        places = statements(
+            "{m} = {line}\n{n} = {column}", m=LINE, n=COLUMN,
+            line=widen(expression("(row_start + tl.arange(0, BLOCK_M))[:, None]"), self.big),
+            column=widen(expression("(column_start + half * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2))[None, :]"), self.big),
+        )  # fmt: skip
+        lines = self.write()
+        used = names_in(Module(tuple(lines)))
+        self.lines = [*(place for place, name in zip(places, (LINE, COLUMN), strict=True) if name in used), *lines]
+
+    def _store(self, emitter: TileEmitter, value: Tensor, space: AnySpace, at: Coordinates, shape: Expression) -> None:
+        _, rows, columns, _, _ = self.region.product.sizes
+        place = variable(LINE, rows) * columns + variable(COLUMN, columns)
+        whole = isinstance(space, ProductSpace) and value.spot is None and ravel(at, value.shape) == place
+        if not whole or BYTES.get(value.dtype) != 2 or not is_aligned(columns):
+            return super()._store(emitter, value, space, at, shape)
+        element = emitter.read(value, at, space.guards)
+        if emitter.depends(element) != {LINE, COLUMN}:
+            return super()._store(emitter, value, space, at, shape)
+        pointer = self.arguments.take(value, stored=True)
+        name = self.arguments.name(f"{pointer.removesuffix('_ptr')}_tiles")
+        self.described.add(id(value))
+        self.made.append(_make_descriptor(name, pointer, [self.grid.size(LINE), number(columns)], columns, [BLOCK_M, _HALF]))
+        start = expression("[row_start, column_start + half * (BLOCK_N // 2)]")
+        emitter.line(statement("{tiles}.store({start}, {x}.to({own}))", tiles=name, start=start, x=element, own=TYPE_NAMES[value.dtype]))
+        return None
+
+
+def _make_descriptor(name: str, pointer: str, shape: list[Expression], stride: int, tile: list[Expression]) -> Statement:
+    made = expression("tl.make_tensor_descriptor({pointer}, [{*shape}], [{stride}, 1], [{*tile}])",
+                      pointer=pointer, shape=shape, stride=stride, tile=tile)  # fmt: skip
+    return assign(name, made)
+
+
+def _load(side: str, operand: DescribedOperand, start: str) -> Statement:
+    """The statement that reads a tile of an operand: rows and depth for the left one, depth and columns for the right one."""
+    places = [Name(start), Name("start")]
+    tile = expression("{tiles}.load([{*places}])", tiles=f"{side}_tiles", places=places[::-1] if operand.turned else places)
+    return assign(side, tile if operand.turned == (side == "right") else expression("{tile}.T", tile=tile))
