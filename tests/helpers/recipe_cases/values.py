@@ -253,8 +253,9 @@ _CHAINS = "1 / torch.tanh(x); torch.tanh(x) * -1; F.gelu(torch.tanh(x)) * -1; 1 
 _DOUBLES = "F.threshold(x, 0.1, 0.3); F.pad(x, (1, 1), value=0.1); x // 0.1"
 _CONSTANTS = """
 x + torch.full((5,), 0.1)[0]; torch.full_like(x, 0.1, dtype=torch.float32) * x; x.new_full((5,), 0.1, dtype=torch.float32).double();
-x + torch.tensor(0.1).double(); x * torch.scalar_tensor(0.1); torch.full((5,), 16777217).float().double(); torch.zeros(5).fill_(0.1).type_as(x);
-torch.where(x > 0.5, x, torch.full((1,), 0.1)); torch.cat((x, torch.full_like(x, 0.1, dtype=torch.float32)));
+x + torch.tensor(0.1).double(); x * torch.scalar_tensor(0.1); torch.full((5,), 16777217).float().double();
+torch.zeros(5).fill_(0.1).type_as(x); torch.where(x > 0.5, x, torch.full((1,), 0.1));
+torch.cat((x, torch.full_like(x, 0.1, dtype=torch.float32)));
 x + torch.full_like(x, 0.1, dtype=torch.bfloat16).double(); torch.full((5,), 16777217.0).long(); torch.full((5,), 0.1).half().double();
 torch.where(x > 0.5, 0.3, 0.1).double(); x.float().masked_fill(x > 0.5, 0.1).double(); x.float().clamp(0.1, 0.3).double()
 """
