@@ -37,7 +37,13 @@ def shows_other(node: OpNode) -> bool:
 
 def may_show(node: OpNode) -> bool:
     """Whether a node's call gives elements of another node's tensor wherever no copy is needed."""
-    return name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *OVERLAID, *SAME)
+    return name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *OVERLAID, *SAME) and not asks_copy(node)
+
+
+def asks_copy(node: OpNode) -> bool:
+    """Whether a node is `x.to(..., copy=True)`, which gives a tensor of its own whatever the types are."""
+    flags = [argument for argument in node.args if isinstance(argument, bool)]
+    return name_call(node) == "to" and bool(node.kwargs.get("copy", flags[1:] == [True]))
 
 
 def is_write(node: OpNode) -> bool:
