@@ -90,6 +90,12 @@ CASES = {
         ["v1 = F.conv2d(torch.full_like(x0, 0.1), x1)"],
         "v1",
     ),
+    # a kernel stores what is within an operator as well, of which 16 bits would not hold the squares
+    "norms of large values": (
+        {"x0": ((16, 3, 3), "float16"), "x1": ((16, 3, 3), "float16")},
+        ["v1 = (x0.square() * 100).sum(0)", "v2 = F.normalize(v1, dim=-1) - x1", "v3 = torch.fmod(v2, v1)", "v4 = v1.norm(3, -1)"],
+        "v3, v4",
+    ),
     "products of nothing": (
         {"x0": ((1, 0), "float32"), "x1": ((1, 0, 2), "float32")},
         ["v1 = torch.matmul(x0, x1)", "v2 = F.linear(x0, x1.flatten(0, 1).t()).sum(1)", "v3 = torch.flip(v1, [0])"],
