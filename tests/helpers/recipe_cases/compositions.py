@@ -73,6 +73,14 @@ CASES = {
         ["v1 = torch.exp(x0)", "v2 = v1.to(torch.float32, copy=True)", "v3 = v1.mul_(2)", "v4 = v2 * v3"],
         "v2, v4",
     ),
+    "calls that give their tensor back": (
+        {"x0": ((4, 5), "float32"), "x1": ((4, 5), "int64"), "x2": ((4, 5), "float32")},
+        [
+            "v1 = x0 + 1", "v2 = torch.positive(v1)", "v3 = v2.mul_(2)", "v4 = x1 + 1", "v5 = v4.long()", "v6 = v5.mul_(3)",
+            "v7 = x2 * 2", "v8 = F.alpha_dropout(v7, 0.5, False)", "v9 = v8.resolve_conj()", "v10 = v9.relu_()",
+        ],
+        "v1, v4, v7",
+    ),
     # beside a literal, which is an int32, these would not begin again at the other end
     "bounds of few bits": (
         {"x0": ((4, 9), "int8"), "x1": ((4, 9), "uint8")},
