@@ -132,6 +132,8 @@ TYPES = {
 }  # fmt: skip
 """By name; of two whole numbers the later one is what both together give."""
 FLOATS = tuple(name for name, row in TYPES.items() if row.is_float)
+SHORT = ("int8", "uint8", "int16")
+"""Whole numbers of fewer bits than Triton gives to a literal."""
 WHOLE = tuple(name for name, row in TYPES.items() if not row.is_float)
 """Truths and whole numbers, in the order of the table."""
 TRITON_TYPES = {name: row.triton for name, row in TYPES.items()}

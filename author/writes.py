@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from tritonsmith.author.types import FLOATS, TYPES
+from tritonsmith.author.types import TYPES
 from tritonsmith.evaluator.schema import OpNode
 
 RESHAPED = ("view", "unsqueeze", "squeeze", "unflatten", "view_as", "reshape", "flatten", "reshape_as", "ravel")
@@ -13,12 +13,15 @@ TURNED = ("permute", "transpose", "t", "swapaxes", "swapdims", "movedim", "movea
 """Calls that show its axes in another order."""
 SPLIT = ("chunk", "split", "unbind", "tensor_split", "split_with_sizes", "hsplit", "vsplit", "dsplit")
 """Calls that show parts of it."""
-OVERLAID = ("unfold", "as_strided", "adjoint", "broadcast_to", "atleast_1d", "atleast_2d", "atleast_3d")
+OVERLAID = ("unfold", "as_strided", "adjoint", "broadcast_to", "broadcast_tensors", "einsum", "atleast_1d", "atleast_2d", "atleast_3d")
 """Calls that show its elements in other ways. What is written to such a view is not known of the tensor."""
 PICKED = ("getitem", "select", "narrow", "expand", "expand_as", "diagonal", "getattr")
 """Calls that show some of its elements."""
-SAME = ("detach", "contiguous", "alias", "to", "type", "type_as", *(TYPES[name].method for name in FLOATS), "requires_grad_", "dropout",
-        "nn.Identity", "nn.Dropout", "nn.Flatten", "nn.Unflatten")  # fmt: skip
+_DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "nn.Dropout", "nn.Dropout1d",
+             "nn.Dropout2d", "nn.Dropout3d", "nn.AlphaDropout", "nn.FeatureAlphaDropout")  # fmt: skip
+SAME = ("detach", "contiguous", "alias", "to", "type", "type_as", *(row.method for row in TYPES.values()), "cpu", "cuda", "requires_grad_",
+        "positive", "pos", "real", "conj", "conj_physical", "resolve_conj", "resolve_neg", "sum_to_size", *_DROPOUTS,
+        "nn.Identity", "nn.Flatten", "nn.Unflatten")  # fmt: skip
 """Calls that may return the tensor that they are given."""
 _WRITING = ("iadd", "isub", "imul", "itruediv", "ipow", "ifloordiv", "imod", "iand", "ior", "ixor", "ilshift", "irshift", "setitem")
 _ENDING = ("and_", "or_", "requires_grad_")
@@ -37,7 +40,13 @@ def shows_other(node: OpNode) -> bool:
 
 def may_show(node: OpNode) -> bool:
     """Whether a node's call gives elements of another node's tensor wherever no copy is needed."""
-    return name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *OVERLAID, *SAME)
+    return name_call(node) in (*RESHAPED, *TURNED, *SPLIT, *PICKED, *OVERLAID, *SAME) and not asks_copy(node)
+
+
+def asks_copy(node: OpNode) -> bool:
+    """Whether a node is `x.to(..., copy=True)`, which gives a tensor of its own whatever the types are."""
+    flags = [argument for argument in node.args if isinstance(argument, bool)]
+    return name_call(node) == "to" and bool(node.kwargs.get("copy", flags[1:] == [True]))
 
 
 def is_write(node: OpNode) -> bool:

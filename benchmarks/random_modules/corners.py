@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Iterator, Mapping, Sequence
+from enum import StrEnum
 from typing import Any
 
 import torch
-from torch.utils._python_dispatch import TorchDispatchMode
+from torch._decomp import decomposition_table
+from torch.utils._python_dispatch import TorchDispatchMode, _disable_current_modes
 from torch.utils._pytree import tree_map
 
 from tritonsmith.benchmarks.operators.kernels import Planned
@@ -35,9 +37,73 @@ _EITHER_ZERO = frozenset(
 _OTHER_CODE = frozenset("remainder fmod floor_divide div".split())
 """Operators whose code for vectors differs at corners from that for single elements, which is what cards have. Every other run has the
 latter for all elementwise operators."""
-_CANCEL = frozenset("logaddexp logaddexp2 addcmul addcdiv lerp".split())
+_NORMS = frozenset("native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit".split())
+"""In half of the runs these are written out as kernels do them: what equals its mean exactly becomes zero, which no move gives."""
+_CANCEL = frozenset("_log_softmax logaddexp logaddexp2 addcmul addcdiv lerp".split())
 """Elementwise operators whose result may be far smaller than what they add up: it errs by last places of their operands."""
 _HALVES = (torch.float16, torch.bfloat16)
+_ORDERING = ("topk", "sort", "argsort")
+"""Operators that promise no order among equal elements."""
+
+
+class Order(StrEnum):
+    """How equal elements stand in the results of `topk` and of a sort that is not stable."""
+
+    GIVEN = "given"
+    """As PyTorch's own code puts them."""
+    FIRST = "first"
+    """As they stood, which is how kernels find them."""
+
+
+class FixedOrder(TorchDispatchMode):
+    """Around a forward: equal elements stand in one order, whatever modes are around it.
+
+    Args:
+        order: which.
+    """
+
+    def __init__(self, order: Order) -> None:
+        super().__init__()  # type: ignore[no-untyped-call]
+        self._order = order
+
+    def __torch_dispatch__(
+        self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Mapping[str, Any] | None = None
+    ) -> Any:
+        if read_name(func) in _ORDERING:
+            return order_equals(func, args, kwargs or {}, self._order)
+        return func(*args, **dict(kwargs or {}))
+
+
+def order_equals(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], order: Order) -> Any:
+    """What an operator that puts elements in order gives where equal ones stand in a certain order.
+
+    Args:
+        func: `topk`, `sort` or `argsort`.
+        args: its arguments.
+        kwargs: its named arguments.
+        order: of equal elements.
+    """
+    with _disable_current_modes():  # type: ignore[no-untyped-call]
+        result = func(*args, **kwargs)
+        if order is Order.GIVEN:
+            return result
+        names = [argument.name for argument in func._schema.arguments]
+        given = {**dict(zip(names, args, strict=False)), **kwargs}
+        name, values, axis = read_name(func), args[0], given.get("dim", -1)
+        falling = given.get("largest", True) if name == "topk" else given.get("descending", False)
+        ordered, places = torch.sort(values, dim=axis, descending=falling, stable=True)
+        if name == "topk" and values.ndim:
+            ordered, places = ordered.narrow(axis, 0, given["k"]), places.narrow(axis, 0, given["k"])
+        return places if name == "argsort" else (ordered, places)
+
+
+def is_ordering(text: str) -> bool:
+    """Whether a module puts elements in an order.
+
+    Args:
+        text: the lines of its forward.
+    """
+    return any(name in text for name in _ORDERING)
 
 
 class OpenCorners(TorchDispatchMode):
@@ -46,12 +112,14 @@ class OpenCorners(TorchDispatchMode):
     Args:
         seed: of the signs.
         step: how far values of a type are moved, as a share of each.
+        order: of equal elements.
     """
 
-    def __init__(self, seed: int, step: Steps) -> None:
+    def __init__(self, seed: int, step: Steps, order: Order = Order.GIVEN) -> None:
         super().__init__()  # type: ignore[no-untyped-call]
         self._generator = torch.Generator().manual_seed(seed)
         self._step = step
+        self._order = order
         self._strided = seed % 2 == 1
 
     def __torch_dispatch__(
@@ -61,11 +129,18 @@ class OpenCorners(TorchDispatchMode):
         elementwise = torch.Tag.pointwise in func.tags and self._strided
         if (name in _OTHER_CODE or elementwise) and not func._schema.is_mutable:
             args = tree_map(lambda value: stride(value) if isinstance(value, torch.Tensor) else value, args)
-        result = func(*args, **dict(kwargs or {}))
+        if name in _ORDERING:
+            result = order_equals(func, args, kwargs or {}, self._order)
+        elif name in _NORMS and self._strided and func in decomposition_table:
+            with _disable_current_modes():  # type: ignore[no-untyped-call]
+                result = decomposition_table[func](*args, **dict(kwargs or {}))
+        else:
+            result = func(*args, **dict(kwargs or {}))
         if func.is_view or (func._schema.is_mutable and name not in _EITHER_ZERO):
             return result
         if name in _CANCEL:
-            self._shift(result, [value for value in args if isinstance(value, torch.Tensor)])
+            terms = [value for value in args if isinstance(value, torch.Tensor)]
+            self._shift(result, [*terms, torch.ones_like(result)] if name == "_log_softmax" else terms)
         return tree_map(lambda value: self._turn(value, name in _EITHER_ZERO), result)
 
     def _shift(self, result: torch.Tensor, operands: Sequence[torch.Tensor]) -> None:
@@ -89,7 +164,7 @@ class OpenCorners(TorchDispatchMode):
 
 
 def list_other_results(
-    planned: Planned, module: RandomModule, values: Sequence[torch.Tensor], count: int
+    planned: Planned, module: RandomModule, values: Sequence[torch.Tensor], count: int, order: Order = Order.GIVEN
 ) -> Iterator[list[torch.Tensor]]:
     """Results of other runs of the reference, in float64 and in its own types in turn.
 
@@ -98,6 +173,7 @@ def list_other_results(
         module: what both compute.
         values: the arguments.
         count: runs.
+        order: of equal elements.
     """
     types = {
         value.dtype
@@ -107,7 +183,7 @@ def list_other_results(
     for number in range(count):
         wide, seed = number % 4 < 2, number // 2
         with contextlib.suppress(RuntimeError, IndexError, ValueError):  # such as an index out of range
-            yield _run_moved(planned, values, types, wide=wide, seed=seed, mirrored=number % 2 == 1)
+            yield _run_moved(planned, values, types, wide=wide, seed=seed, mirrored=number % 2 == 1, order=order)
 
 
 def _run_moved(
@@ -118,6 +194,7 @@ def _run_moved(
     wide: bool,
     seed: int,
     mirrored: bool,
+    order: Order,
 ) -> list[torch.Tensor]:
     assert planned.reference is not None
     coarse = _FINE_STEP if types == {torch.float64} else _STEP
@@ -138,6 +215,6 @@ def _run_moved(
     mover = Mover(
         seed, step, operand, planned.reference, halves=halves, mirrored=mirrored, alike=seed % 5 == 4
     )
-    with mover, OpenCorners(seed * 2 + mirrored, step):  # which sees an operator ahead of the mover
+    with mover, OpenCorners(seed * 2 + mirrored, step, order):  # which sees an operator ahead of the mover
         run = planned.compute_exact if wide else planned.run_reference
         return run(values, arguments=True)

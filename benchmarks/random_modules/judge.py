@@ -18,7 +18,7 @@ from tritonsmith.benchmarks.operators.kernels import (
     limit_time,
     shorten_error,
 )
-from tritonsmith.benchmarks.random_modules.corners import list_other_results
+from tritonsmith.benchmarks.random_modules.corners import FixedOrder, Order, is_ordering, list_other_results
 from tritonsmith.benchmarks.random_modules.module import RandomModule
 from tritonsmith.benchmarks.random_modules.rule import Comparison, compare, find_other_form
 from tritonsmith.benchmarks.random_modules.values import draw_values, is_known, list_kinds
@@ -127,7 +127,8 @@ def run_and_compare(
         try:
             if is_known(module, values):
                 return None
-            own, exact = planned.run_reference(values, arguments=True), planned.compute_exact(values, arguments=True)
+            own = planned.run_reference(values, arguments=True)
+            planned.compute_exact(values, arguments=True)
         except (RuntimeError, IndexError, ValueError, TypeError, ZeroDivisionError):
             return None
         try:
@@ -136,10 +137,17 @@ def run_and_compare(
             return Comparison(f"{type(error).__name__}: {shorten_error(error)}")
         if phrase := find_other_form(got, own):
             return Comparison(phrase)
-        return compare(
-            got,
-            own,
-            exact,
-            list_other_results(planned, module, values, _RUNS),
-            _PRODUCTS.search(module.text) is not None,
-        )
+        found = _compare_in_order(planned, module, values, got, Order.GIVEN)
+        if found.phrase and is_ordering(module.text):
+            found = found.join(_compare_in_order(planned, module, values, got, Order.FIRST))
+        return found
+
+
+def _compare_in_order(
+    planned: Planned, module: RandomModule, values: Sequence[torch.Tensor], got: Sequence[torch.Tensor], order: Order
+) -> Comparison:
+    """How results compare with PyTorch's where equal elements stand in one order."""
+    with FixedOrder(order):
+        own, exact = planned.run_reference(values, arguments=True), planned.compute_exact(values, arguments=True)
+    others = list_other_results(planned, module, values, _RUNS, order)
+    return compare(got, own, exact, others, _PRODUCTS.search(module.text) is not None)

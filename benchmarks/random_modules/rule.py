@@ -130,11 +130,21 @@ class Comparison:
         phrase: the first place; empty where all is right.
         number: of the result.
         rough: whether rounding, an order of zeros or an order of equal values decides some element.
+        away: where each result is wrong; empty where all is right.
     """
 
     phrase: str
     number: int = 0
     rough: bool = False
+    away: tuple[torch.Tensor, ...] = ()
+
+    def join(self, other: Comparison) -> Comparison:
+        """That with either of two expectations, element by element: what PyTorch gives with equal elements in other orders."""
+        if not self.phrase or not other.phrase:
+            return Comparison("", rough=self.rough or bool(self.phrase))
+        if any(bool((mine & theirs).any()) for mine, theirs in zip(self.away, other.away, strict=True)):
+            return self
+        return Comparison("", rough=True)
 
 
 def compare(
@@ -160,10 +170,13 @@ def compare(
         if not any(bool(one.find_away(ours).any()) for one, ours in zip(ranges, got, strict=True)):
             rough = any(bool((one.is_rough() & away).any()) for one, away in zip(ranges, first, strict=True))
             return Comparison("", rough=rough)
-    for number, (one, ours, theirs) in enumerate(zip(ranges, got, own, strict=True)):
-        away = one.find_away(ours)
-        if bool(away.any()) and not (together and _is_accepted(ours, theirs, one.exact)):
-            return Comparison(f"result {number}: {_describe(away, ours, theirs)}", number)
+    places = [one.find_away(ours) for one, ours in zip(ranges, got, strict=True)]
+    for away, one, ours in zip(places, ranges, got, strict=True):
+        if bool(away.any()) and together and _is_accepted(ours, one.own, one.exact):
+            away.zero_()
+    for number, (away, ours, theirs) in enumerate(zip(places, got, own, strict=True)):
+        if bool(away.any()):
+            return Comparison(f"result {number}: {_describe(away, ours, theirs)}", number, away=tuple(places))
     return Comparison("", rough=True)
 
 

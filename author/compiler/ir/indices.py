@@ -254,6 +254,8 @@ def _divide(index: Index, by: int) -> tuple[Index, Index]:
         return whole, rest
     if low // by == high // by:
         return whole + low // by, rest - (low // by) * by
+    if low < 0:  # Triton rounds quotients towards zero, so what is divided is lifted above it
+        whole, rest = whole + low // by, rest - (low // by) * by
     for step in sorted({math.gcd(factor, by) for _, factor in rest.terms} - {1}, reverse=True):
         coarse = _sum([term for term in rest.terms if term[1] % step == 0], rest.constant - rest.constant % step)
         fine = _sum([term for term in rest.terms if term[1] % step], rest.constant % step)

@@ -12,7 +12,7 @@ from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Expression, Node, list_fields
 from tritonsmith.author.compiler.ir.parser import parse_expression
 from tritonsmith.author.compiler.ir.precedence import tidy
-from tritonsmith.author.types import TYPES
+from tritonsmith.author.types import SHORT, TYPES
 
 Number = int | float | bool
 
@@ -361,6 +361,10 @@ def drop_ones(tree: Tree) -> Tree:
 # How trees are written
 
 
+_MEETING = (Operator.WHERE, Operator.MAXIMUM, Operator.MINIMUM, Operator.FMAX, Operator.FMIN)
+"""Functions that bring a literal and a value into one type, and do not take the literal as one of the value's."""
+
+
 def write(tree: Tree, operands: Sequence[Expression], dtype: str = "", *, summed: bool = False) -> Expression:
     """The code of a tree with its operands filled in.
 
@@ -381,12 +385,20 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "", *, summed
         return typed(operands)
     form = _compile(tree.operator, dtype == "float64")
     summed = tree.operator in (Operator.ADD, Operator.SUB) and any(map(_is_of_operands, tree.arguments))
+    if dtype in SHORT and tree.operator in _MEETING:
+        return form([_write_beside(argument, operands, dtype) for argument in tree.arguments])
     outside = dtype == "float64" and tree.operator.value.template.startswith(("libdevice.", "real_"))
     return form([
         _write_typed(argument.value, dtype) if outside and isinstance(argument, Constant)
         else write(argument, operands, dtype, summed=summed)
         for argument in tree.arguments
     ])  # fmt: skip
+
+
+def _write_beside(tree: Tree, operands: Sequence[Expression], dtype: str) -> Expression:
+    """An argument of a choice among whole numbers of few bits: beside an int32, which a literal is, all would become one."""
+    number = read_number(tree)
+    return write(tree, operands, dtype) if type(number) is not int else _write_typed(number, dtype)
 
 
 def _is_of_operands(tree: Tree) -> bool:

@@ -14,8 +14,8 @@ from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.torch_calls import TorchCall, ViewStep
 from tritonsmith.author.types import BYTES as BYTES
 from tritonsmith.author.types import FLOATS as FLOATS
+from tritonsmith.author.types import SHORT, TYPES
 from tritonsmith.author.types import TRITON_TYPES as TRITON_TYPES
-from tritonsmith.author.types import TYPES
 from tritonsmith.author.types import widen as widen
 
 TYPE_NAMES: dict[str, Expression] = {dtype: expression(text) for dtype, text in TRITON_TYPES.items()}
@@ -163,12 +163,13 @@ class Formula(Tensor):
 
     @property
     def met(self) -> str:
-        """The type in which its operands meet numbers: that of the widest float among them, or else of the widest whole number."""
+        """The type in which its operands meet numbers: that of the widest float among them; of whole numbers int64, 16 or 8 bits."""
         dtypes = [operand.dtype for operand in self.inputs] or [self.dtype]
         for dtype in ("float64", *FLOATS, "int64"):
             if dtype in dtypes:
                 return widen(dtype)
-        return ""
+        numbers = {self.dtype, *(dtype for dtype in dtypes if dtype != "bool")}
+        return self.dtype if numbers <= {self.dtype} and self.dtype in SHORT else ""
 
     def casts(self, place: int) -> bool:
         """Whether it brings an operand as it is into another type, for which a number must be a value of Triton."""

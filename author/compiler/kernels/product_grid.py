@@ -13,6 +13,7 @@ from tritonsmith.author.compiler.ir.precedence import tidy
 from tritonsmith.author.compiler.ir.printer import print_expression
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import TYPE_NAMES, Formula, MatrixProduct, Tensor, TensorView
+from tritonsmith.author.compiler.ir.walk import iterate
 from tritonsmith.author.compiler.kernels.emitter import Emitter, Found
 from tritonsmith.author.compiler.kernels.pieces import add, assign, divide, join_tests, reads, times, widen
 from tritonsmith.author.compiler.kernels.product_tiles import ProductTile
@@ -271,7 +272,10 @@ class TileEmitter(Emitter):
         if isinstance(last, Assign) and last.targets == (node,) and last.value is not None and not computed:
             lines.pop()
             node = last.value
-        if not set(spans) <= names:
+        if _is_literal(node):  # which is no value of Triton
+            dtype = TYPE_NAMES["float64" if value.dtype == "float64" else "float32"]
+            node = expression("tl.full(({rows}, {columns}), {x}, {dtype})", rows=shape[0], columns=shape[1], x=node, dtype=dtype)
+        elif not set(spans) <= names:
             node = expression("tl.broadcast_to({x}, ({rows}, {columns}))", x=node, rows=shape[0], columns=shape[1])
         along = next(one for one in spans if one in (ACROSS, DOWN))
         if ragged and (computed or along not in names):
@@ -279,3 +283,8 @@ class TileEmitter(Emitter):
         if computed and value.dtype != "float32":
             node = expression("({x}).to({dtype})", x=node, dtype=TYPE_NAMES[value.dtype])
         return node
+
+
+def _is_literal(node: Expression) -> bool:
+    """Whether an expression is a number of Python."""
+    return all(not isinstance(part, Name) or part.name == "float" for part in iterate(node))

@@ -100,7 +100,7 @@ def cast(value: Tensor, dtype: str) -> Tensor:
     if value.dtype == dtype:
         return value
     if isinstance(value, Formula) and value.number is not None and not isinstance(value.number, bool):
-        return constant(value.number, dtype, value.shape)
+        return constant(TYPES[value.dtype].round(value.number), dtype, value.shape)  # no wider type gives digits back
     tree: Tree = A
     whole = TYPES[value.dtype].is_float and not TYPES[dtype].is_float
     if whole or dtype == "bool":

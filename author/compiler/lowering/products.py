@@ -71,6 +71,8 @@ def multiply(left: Tensor, right: Tensor, name: str, node: str) -> Tensor:
 
 def take_product(left: Tensor, right: Tensor, shape: Shape, locate: Locate, name: str, node: str, **rest: Any) -> Tensor:
     """The result of a product, shown in a shape."""
+    if not count(left.shape) and count(shape):  # a sum of nothing
+        return constant(0, left.dtype, shape)
     rest.setdefault("flops", 2.0 * count(left.shape) * right.shape[-1])
     product = MatrixProduct(
         shape=shape, dtype=left.dtype, name=name, source=left, right=right, axes=(2, 3), kind="product", locate=locate, node=node, **rest

@@ -261,8 +261,10 @@ def vector_norm(source: Tensor, order: Any, axes: tuple[int, ...], keep: bool, d
     """The norm of an order of the elements along some axes."""
     if isinstance(order, dict) and "float" in order:
         order = float(order["float"])
+    wide = widen(dtype)  # 16 bits would not hold the squares
     if order in (None, "fro", 2, 2.0):
-        return formula(Op.SQRT(A), reduce(formula(A * A, source, like=source.dtype), axes, "sum", dtype, keep), like=dtype)
+        squares = reduce(formula(A * A, source, like=wide), axes, "sum", wide, keep)
+        return formula(Op.SQRT(A), squares, like=wide, result=dtype)
     size = formula(Op.ABS(A), source, like=source.dtype)
     if order in (1, 1.0):
         return reduce(size, axes, "sum", dtype, keep)
@@ -270,8 +272,8 @@ def vector_norm(source: Tensor, order: Any, axes: tuple[int, ...], keep: bool, d
         return reduce(size, axes, "max" if order > 0 else "min", dtype, keep)
     if not isinstance(order, int | float) or order <= 0:
         raise NotCovered(f"of order {order}")
-    total = reduce(formula(Op.POW(A, B), size, order, like=source.dtype), axes, "sum", dtype, keep)
-    return formula(Op.POW(A, B), total, 1 / order, like=dtype)
+    total = reduce(formula(Op.POW(A, B), size, order, like=wide), axes, "sum", wide, keep)
+    return formula(Op.POW(A, B), total, 1 / order, like=wide, result=dtype)
 
 
 def _norm(call: NodeCall) -> Lowered:
@@ -333,12 +335,12 @@ def _distances(call: NodeCall) -> Lowered:
     apart = formula(A - B, one, other, like=call.dtype)
     if order != 2:
         return vector_norm(apart, order, (len(apart.shape) - 1,), False, call.dtype)
-    total = reduce(formula(A * A, apart, like=call.dtype), (len(apart.shape) - 1,), "sum", call.dtype)
+    total = reduce(formula(A * A, apart, like=widen(call.dtype)), (len(apart.shape) - 1,), "sum", widen(call.dtype))
     mode = call.get(3, "compute_mode", default=None) or "use_mm_for_euclid_dist_if_necessary"
     if isinstance(total, AnchorResult) and isinstance(total.anchor, Reduction):
         many = max(left.shape[-2], right.shape[-2]) > _MULTIPLIED
         total.anchor.multiplied = mode == "use_mm_for_euclid_dist" or mode.endswith("necessary") and many
-    return formula(Op.SQRT(A), total, like=call.dtype)
+    return formula(Op.SQRT(A), total, like=widen(call.dtype), result=call.dtype)
 
 
 def _find_place(call: NodeCall) -> Lowered:

@@ -28,6 +28,11 @@ def is_overwritten(held: OpNode, nodes: Sequence[OpNode]) -> bool:
     return first is not None and name_call(first) == "copy_" and refer(first) == held.name and list(first.references).count(held.name) == 1
 
 
+def _shows_all(value: Any, given: Any) -> bool:
+    """Whether a value has the type and the shape of another one, as a call without work gives it back."""
+    return isinstance(value, Tensor) and isinstance(given, Tensor) and (value.dtype, value.shape) == (given.dtype, given.shape)
+
+
 class Aliases:
     """Which nodes show elements of which others, so that a change of one is seen in all.
 
@@ -47,8 +52,8 @@ class Aliases:
         if source is None or is_write(node) or not shows_other(node):
             return
         value, given = self._made[node.name], self._made.get(source)
-        if name in SAME and value is given:
-            self._shown[node.name] = (source, None)
+        if name in SAME and (value is given or _shows_all(value, given)):
+            self.bind(node.name, source)
         elif name == "getattr":
             if node.args[1] in ("T", "mT", "data"):
                 self._shown[node.name] = (source, node)

@@ -14,6 +14,7 @@ import pytest
 import torch
 
 from project import ROOT
+from tritonsmith.benchmarks.random_modules.corners import FixedOrder, Order
 from tritonsmith.benchmarks.random_modules.digest import count_fates, read_rows
 from tritonsmith.benchmarks.random_modules.draw import draw_module
 from tritonsmith.benchmarks.random_modules.judge import Fate, Judged
@@ -134,6 +135,27 @@ def test_small_elements_of_a_product_are_judged_beside_the_large_ones() -> None:
     assert compare([got], [own], [own.double()], []).phrase
     assert not compare([got], [own], [own.double()], [], together=True).phrase
     assert compare([torch.tensor([1e3, 1.0])], [own], [own.double()], [], together=True).phrase
+
+
+def test_equal_elements_have_the_order_of_pytorch_or_of_the_kernel_and_no_other() -> None:
+    own, first = torch.tensor([[7, 2]]), torch.tensor([[0, 2]])
+
+    def judge(place: int) -> str:
+        got = [torch.tensor([[place, 2]])]
+        return compare(got, [own], [own], []).join(compare(got, [first], [first], [])).phrase
+
+    assert [bool(judge(place)) for place in (0, 7, 3)] == [False, False, True]
+
+
+def test_orders_of_equal_elements() -> None:
+    values = torch.tensor([[1.0, 3.0, -0.0, 3.0, 0.0, 3.0]])
+    with FixedOrder(Order.FIRST):
+        assert torch.topk(values, 3).indices.tolist() == [[1, 3, 5]]
+        assert torch.topk(values, 2, largest=False).indices.tolist() == [[2, 4]]
+        assert torch.argsort(values, descending=True).tolist() == [[1, 3, 5, 0, 2, 4]]
+    with FixedOrder(Order.GIVEN):
+        given = torch.topk(values, 3)
+    assert torch.equal(given.indices, torch.topk(values, 3).indices)
 
 
 class Exponentials:

@@ -62,6 +62,53 @@ CASES = {
         ["v1 = torch.ones(1, 8, 8)", "v2 = F.scaled_dot_product_attention(x0, x0, v1)", "v3 = x0.scatter_add(1, v1.long(), x0)"],
         "v2, v3",
     ),
+    # quotients of what may be negative: Triton rounds them towards zero
+    "pairs backwards": (
+        {"x0": ((3, 8), "float32")},
+        ["v1 = torch.stack((-x0[..., 1::2], x0[..., ::2]), -1).flatten(-2)", "v2 = v1.flip(-1)", "v3 = torch.roll(torch.rot90(x0), 1)"],
+        "v2, v3",
+    ),
+    "a copy of the same type": (
+        {"x0": ((4, 5), "float32")},
+        ["v1 = torch.exp(x0)", "v2 = v1.to(torch.float32, copy=True)", "v3 = v1.mul_(2)", "v4 = v2 * v3"],
+        "v2, v4",
+    ),
+    "calls that give their tensor back": (
+        {"x0": ((4, 5), "float32"), "x1": ((4, 5), "int64"), "x2": ((4, 5), "float32")},
+        [
+            "v1 = x0 + 1", "v2 = torch.positive(v1)", "v3 = v2.mul_(2)", "v4 = x1 + 1", "v5 = v4.long()", "v6 = v5.mul_(3)",
+            "v7 = x2 * 2", "v8 = F.alpha_dropout(v7, 0.5, False)", "v9 = v8.resolve_conj()", "v10 = v9.relu_()",
+        ],
+        "v1, v4, v7",
+    ),
+    # beside a literal, which is an int32, these would not begin again at the other end
+    "bounds of few bits": (
+        {"x0": ((4, 9), "int8"), "x1": ((4, 9), "uint8")},
+        ["v1 = (torch.clamp_min(x0, 2) * 2).abs()", "v2 = torch.where(x1 > 3, x1, 1) * 200 // 3", "v3 = (torch.relu(x0) * 2) // 2"],
+        "v1, v2, v3",
+    ),
+    # an operand of a product is a tile, also where it is one number
+    "convolution by a number": (
+        {"x0": ((1, 1, 2, 2), "float32"), "x1": ((1, 1, 2, 2), "float32")},
+        ["v1 = F.conv2d(x0, torch.full_like(x1, 3))"],
+        "v1",
+    ),
+    "convolution of a number": (
+        {"x0": ((1, 1, 2, 2), "float16"), "x1": ((1, 1, 2, 2), "float16")},
+        ["v1 = F.conv2d(torch.full_like(x0, 0.1), x1)"],
+        "v1",
+    ),
+    # a kernel stores what is within an operator as well, of which 16 bits would not hold the squares
+    "norms of large values": (
+        {"x0": ((16, 3, 3), "float16"), "x1": ((16, 3, 3), "float16")},
+        ["v1 = (x0.square() * 100).sum(0)", "v2 = F.normalize(v1, dim=-1) - x1", "v3 = torch.fmod(v2, v1)", "v4 = v1.norm(3, -1)"],
+        "v3, v4",
+    ),
+    "products of nothing": (
+        {"x0": ((1, 0), "float32"), "x1": ((1, 0, 2), "float32")},
+        ["v1 = torch.matmul(x0, x1)", "v2 = F.linear(x0, x1.flatten(0, 1).t()).sum(1)", "v3 = torch.flip(v1, [0])"],
+        "v1, v2, v3",
+    ),
 }
 
 

@@ -251,6 +251,15 @@ _ATTENTION = """
 """
 _CHAINS = "1 / torch.tanh(x); torch.tanh(x) * -1; F.gelu(torch.tanh(x)) * -1; 1 / -F.silu(x); torch.relu(x) + 1; 1 / F.softsign(x)"
 _DOUBLES = "F.threshold(x, 0.1, 0.3); F.pad(x, (1, 1), value=0.1); x // 0.1"
+_CONSTANTS = """
+x + torch.full((5,), 0.1)[0]; torch.full_like(x, 0.1, dtype=torch.float32) * x; x.new_full((5,), 0.1, dtype=torch.float32).double();
+x + torch.tensor(0.1).double(); x * torch.scalar_tensor(0.1); torch.full((5,), 16777217).float().double();
+torch.zeros(5).fill_(0.1).type_as(x); torch.where(x > 0.5, x, torch.full((1,), 0.1));
+torch.cat((x, torch.full_like(x, 0.1, dtype=torch.float32)));
+x + torch.full_like(x, 0.1, dtype=torch.bfloat16).double(); torch.full((5,), 16777217.0).long(); torch.full((5,), 0.1).half().double();
+torch.where(x > 0.5, 0.3, 0.1).double(); x.float().masked_fill(x > 0.5, 0.1).double(); x.float().clamp(0.1, 0.3).double()
+"""
+"""Numbers that a narrower type rounded, in float64 and in whole numbers."""
 GROUPS = {
     "activations": Group(_FAMILY, _row),
     "signs of zero": Group(_SIGNS, _row),
@@ -265,6 +274,7 @@ GROUPS = {
     "numbers beside float16": Group(f"{_COMPARED}; {_BOUNDED}", partial(_with_numbers, torch.float16)),
     "numbers beside bfloat16": Group(f"{_COMPARED}; {_BOUNDED}", partial(_with_numbers, torch.bfloat16)),
     "numbers beside float64": Group(f"{_COMPARED}; {_BOUNDED}; {_DOUBLES}", partial(_with_numbers, torch.float64)),
+    "constants in float64": Group(_CONSTANTS, partial(_with_numbers, torch.float64)),
     "activations of float64": Group(_FAMILY, partial(_row, torch.float64), slow=True),
     "functions of float64": Group(f"{_SPECIAL}; {_POWERS}; {_ROUNDED}; {_SIGNS}", partial(_row, torch.float64), slow=True),
     "steps of float16": Group(f"{_ROUNDED}; {_HALVES}", partial(_row, torch.float16)),
