@@ -155,6 +155,8 @@ class FamilyFits:
     """Operations from which one product of matrices has tiles of the largest size."""
     chain_half_rate: float
     """Bytes that tiles of one product of 16-bit matrices read in a second out of the caches."""
+    chain_half_shallow_rate: float
+    """The same of tiles of a depth of 32 elements."""
     network_deep: float
     """Share of the sum of their steps that networks of many convolutions take."""
     network_products: float
@@ -243,6 +245,7 @@ HOPPER = Fits(
         chain_in_loop=0.25,
         chain_large=2.0**32,  # 64 million for each of 64 processors: assumed
         chain_half_rate=9.3e12,  # 8.9e12 to 9.6e12 by tiles of 128 x 128 with eight warps: 0.71 to 0.83 of cuBLAS (2026-11-28)
+        chain_half_shallow_rate=4.6e12,  # 64 x 4096 x 4096 in 21.9 us: 3.2e12; 512 x 3072 x 768 in 11.9 us: 6.5e12 (2026-11-28)
         network_deep=0.75,  # AlexNet 0.72, VGG19 0.75, VGG16 0.79, RegNet 0.82
         network_products=0.38,  # 2026-11-24
         network_expected=0.5,  # assumed
@@ -289,6 +292,7 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
         ),
         families=replace(
             families, step=families.step / clock, chain_half_rate=families.chain_half_rate * pace,
+            chain_half_shallow_rate=families.chain_half_shallow_rate * pace,
             network_gathered=families.network_gathered * pace, network_caches=families.network_caches * pace,
         ),
     )  # fmt: skip

@@ -159,12 +159,18 @@ def _predict(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) ->
     return max(time_product(card, found.product_flops, Way.PARTS, card.fits.families.chain_in_loop), storing, time_launches())
 
 
+_DEEP = 64
+"""Elements of the depth of a tile from which on loads of 16 bits are as wide as they can be."""
+
+
 def _predict_half(plan: ProductPlan, settings: Settings) -> float:
     """Seconds of a product of 16-bit matrices, which is bound by what its tiles read out of the caches."""
     high, wide, slices = (int(settings[name]) for name in ("block_m", "block_n", "split_k"))
     programs = plan.batch * -(-plan.rows // high) * -(-plan.columns // wide) * slices
     rounds = -(-programs // plan.card.processors) * plan.card.processors
-    reading = 2.0 * rounds * (high + wide) * -(-plan.inner // slices) / plan.card.fits.families.chain_half_rate
+    fits = plan.card.fits.families
+    rate = fits.chain_half_shallow_rate if int(settings["block_k"]) < _DEEP else fits.chain_half_rate
+    reading = 2.0 * rounds * (high + wide) * -(-plan.inner // slices) / rate
     return max(time_launches(), reading)
 
 
