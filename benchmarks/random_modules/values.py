@@ -40,7 +40,7 @@ def list_kinds(text: str) -> list[str]:
 
 
 def is_known(module: RandomModule, values: Sequence[torch.Tensor]) -> bool:
-    """Whether an operator meets infinities, NaN or squares beyond the range of which docs/values.md says that its results are others. Raises what PyTorch raises."""
+    """Whether an operator meets values of which docs/values.md says that its results are others. Raises what PyTorch raises."""
     known = {argument.name: value.clone() for argument, value in zip(module.arguments, values, strict=True)}
     for step in module.steps:
         if _FINITE.search(step.text) and any(not bool(known[name].isfinite().all()) for name in step.uses):

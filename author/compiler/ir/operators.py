@@ -398,7 +398,8 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "", *, summed
 def _write_beside(tree: Tree, operands: Sequence[Expression], dtype: str) -> Expression:
     """An argument of a choice among whole numbers of few bits: beside an int32, which a literal is, all would become one."""
     number = read_number(tree)
-    return write(tree, operands, dtype) if type(number) is not int else _write_typed(number, dtype)
+    fits = type(number) is int and TYPES[dtype].round(number) == number
+    return _write_typed(number, dtype) if fits and number is not None else write(tree, operands, dtype)
 
 
 def _is_of_operands(tree: Tree) -> bool:
