@@ -39,7 +39,7 @@ _OTHER_CODE = frozenset("remainder fmod floor_divide div".split())
 latter for all elementwise operators."""
 _NORMS = frozenset("native_layer_norm native_group_norm native_batch_norm _native_batch_norm_legit".split())
 """In half of the runs these are written out as kernels do them: what equals its mean exactly becomes zero, which no move gives."""
-_CANCEL = frozenset("_log_softmax logaddexp logaddexp2 addcmul addcdiv lerp".split())
+_CANCEL = frozenset("_log_softmax gelu logaddexp logaddexp2 addcmul addcdiv lerp".split())
 """Elementwise operators whose result may be far smaller than what they add up: it errs by last places of their operands."""
 _HALVES = (torch.float16, torch.bfloat16)
 _ORDERING = ("topk", "sort", "argsort")

@@ -40,13 +40,22 @@ def list_kinds(text: str) -> list[str]:
 
 
 def is_known(module: RandomModule, values: Sequence[torch.Tensor]) -> bool:
-    """Whether an operator meets infinities or NaN of which docs/values.md says that its results are others. Raises what PyTorch raises."""
+    """Whether an operator meets values of which docs/values.md says that its results are others. Raises what PyTorch raises."""
     known = {argument.name: value.clone() for argument, value in zip(module.arguments, values, strict=True)}
     for step in module.steps:
         if _FINITE.search(step.text) and any(not bool(known[name].isfinite().all()) for name in step.uses):
             return True
+        if "cosine_similarity" in step.text and any(map(_leaves_range, (known[name] for name in step.uses))):
+            return True
         run_step(step, known)
     return False
+
+
+def _leaves_range(value: torch.Tensor) -> bool:
+    """Whether a sum of squares of a float's elements may leave the range of its type."""
+    if not value.is_floating_point() or not value.numel():
+        return False
+    return bool((value.double().abs().max() ** 2 * value.numel() >= torch.finfo(value.dtype).max).item())
 
 
 def draw_values(arguments: Sequence[Argument], kind: str, seed: int) -> list[torch.Tensor]:

@@ -395,10 +395,16 @@ def write(tree: Tree, operands: Sequence[Expression], dtype: str = "", *, summed
     ])  # fmt: skip
 
 
+def holds_numbers(tree: Tree, dtype: str) -> bool:
+    """Whether a type of whole numbers holds all whole numbers that stand in a tree; the sign of a uint8 has a -1."""
+    numbers = [number for number in map(read_number, iterate(tree)) if type(number) is int]
+    return all(TYPES[dtype].round(number) == number for number in numbers)
+
+
 def _write_beside(tree: Tree, operands: Sequence[Expression], dtype: str) -> Expression:
     """An argument of a choice among whole numbers of few bits: beside an int32, which a literal is, all would become one."""
     number = read_number(tree)
-    return write(tree, operands, dtype) if type(number) is not int else _write_typed(number, dtype)
+    return _write_typed(number, dtype) if type(number) is int else write(tree, operands, dtype)
 
 
 def _is_of_operands(tree: Tree) -> bool:

@@ -9,7 +9,18 @@ from dataclasses import dataclass, field
 from tritonsmith.author.compiler.ir.code import Expression, Name
 from tritonsmith.author.compiler.ir.columns import ColumnOrder
 from tritonsmith.author.compiler.ir.indices import ZERO, Coordinates, Guard, Index, Shape, count, loaded
-from tritonsmith.author.compiler.ir.operators import Applied, Constant, Number, Operand, Operator, Tree, Type, cast_operands, write
+from tritonsmith.author.compiler.ir.operators import (
+    Applied,
+    Constant,
+    Number,
+    Operand,
+    Operator,
+    Tree,
+    Type,
+    cast_operands,
+    holds_numbers,
+    write,
+)
 from tritonsmith.author.compiler.ir.template import expression
 from tritonsmith.author.compiler.ir.torch_calls import TorchCall, ViewStep
 from tritonsmith.author.types import BYTES as BYTES
@@ -169,7 +180,8 @@ class Formula(Tensor):
             if dtype in dtypes:
                 return widen(dtype)
         numbers = {self.dtype, *(dtype for dtype in dtypes if dtype != "bool")}
-        return self.dtype if numbers <= {self.dtype} and self.dtype in SHORT else ""
+        short = numbers <= {self.dtype} and self.dtype in SHORT and holds_numbers(self.expression, self.dtype)
+        return self.dtype if short else ""
 
     def casts(self, place: int) -> bool:
         """Whether it brings an operand as it is into another type, for which a number must be a value of Triton."""

@@ -84,8 +84,9 @@ CASES = {
     # beside a literal, which is an int32, these would not begin again at the other end
     "bounds of few bits": (
         {"x0": ((4, 9), "int8"), "x1": ((4, 9), "uint8")},
-        ["v1 = (torch.clamp_min(x0, 2) * 2).abs()", "v2 = torch.where(x1 > 3, x1, 1) * 200 // 3", "v3 = (torch.relu(x0) * 2) // 2"],
-        "v1, v2, v3",
+        ["v1 = (torch.clamp_min(x0, 2) * 2).abs()", "v2 = torch.where(x1 > 3, x1, 1) * 200 // 3", "v3 = (torch.relu(x0) * 2) // 2",
+         "v4 = x1.sign()"],
+        "v1, v2, v3, v4",
     ),
     # an operand of a product is a tile, also where it is one number
     "convolution by a number": (
