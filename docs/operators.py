@@ -72,7 +72,9 @@ def write_result(result: dict[str, Any]) -> str:
 def write_modules(result: dict[str, Any]) -> str:
     """What stands between the marks of random modules, for kept counts."""
     rows = []
-    kinds = {"before": "as first judged, without faults of the rule itself", "after": "seeds that nobody had looked at, by the code of that day"}
+    kinds = {
+        "before": "as first judged, without faults of the rule itself", "after": "seeds that nobody had looked at, by the code of that day"
+    }  # fmt: skip
     for name, words in kinds.items():
         counts = result[name]
         figures = " | ".join(f"{counts['per_thousand'].get(fate, 0):g}" for fate in _FATES)
