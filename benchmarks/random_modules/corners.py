@@ -83,7 +83,7 @@ def order_equals(func: Any, args: tuple[Any, ...], kwargs: Mapping[str, Any], or
         kwargs: its named arguments.
         order: of equal elements.
     """
-    with _disable_current_modes():  # type: ignore[no-untyped-call]
+    with _disable_current_modes():
         result = func(*args, **kwargs)
         if order is Order.GIVEN:
             return result
@@ -132,7 +132,7 @@ class OpenCorners(TorchDispatchMode):
         if name in _ORDERING:
             result = order_equals(func, args, kwargs or {}, self._order)
         elif name in _NORMS and self._strided and func in decomposition_table:
-            with _disable_current_modes():  # type: ignore[no-untyped-call]
+            with _disable_current_modes():
                 result = decomposition_table[func](*args, **dict(kwargs or {}))
         else:
             result = func(*args, **dict(kwargs or {}))
