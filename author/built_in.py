@@ -8,8 +8,8 @@ import re
 
 from tritonsmith.author.analyst import analyze
 from tritonsmith.author.book import BOOK, Match, explain_refusal, list_matches, match, match_recipe
-from tritonsmith.author.compiler.choices import SETTING
 from tritonsmith.author.compiler.plan import RegionPlan
+from tritonsmith.author.compiler.reading.choices import SETTING
 from tritonsmith.author.plan import NoPlan
 from tritonsmith.author.race import list_contests
 from tritonsmith.author.recipe import Recipe, Settings

@@ -6,10 +6,10 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tritonsmith.author.book import Match, match_recipe
-from tritonsmith.author.compiler.choices import CALLS, SETTING, Choice, read_cut, write_cut
 from tritonsmith.author.compiler.contests import Part, list_parts
 from tritonsmith.author.compiler.costs import predict_work
 from tritonsmith.author.compiler.plan import RegionPlan
+from tritonsmith.author.compiler.reading.choices import CALLS, SETTING, Choice, read_cut, write_cut
 from tritonsmith.author.compiler.recipes import PLAIN_RECIPE
 from tritonsmith.author.cost import time_bytes
 from tritonsmith.author.measured import Measured

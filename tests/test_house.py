@@ -113,12 +113,12 @@ def test_a_new_file_or_folder_is_found_without_being_named(tmp_path: Path) -> No
     for folder in house.FOLDERS:
         (tmp_path / ".typecheck" / "tritonsmith" / folder).symlink_to(tmp_path / folder)
     (tmp_path / ".typecheck" / "tritonsmith" / "__init__.py").symlink_to(tmp_path / "tritonsmith" / "__init__.py")
-    (tmp_path / "author/compiler/lowering/more.py").write_text("from tritonsmith.author.compiler.ir.values import Tensor\n")
+    (tmp_path / "prompts/more.py").write_text("from tritonsmith.evaluator.schema import Task\n")
     (tmp_path / "evaluator/more").mkdir()
     (tmp_path / "evaluator/more/__init__.py").write_text("")
     (tmp_path / "evaluator/more/more.py").write_text("import torch\n\nfrom tritonsmith.evaluator.schema import Status\n")
     modules = house.read_modules(tmp_path)
-    assert {"author/compiler/lowering/more", "evaluator/more/more"} <= modules.keys()
+    assert {"prompts/more", "evaluator/more/more"} <= modules.keys()
     check_drawing(modules)
     assert find_loaders(tmp_path) == {"tritonsmith.evaluator.more.more"}
     assert "tritonsmith.evaluator.more" in call_in(tmp_path, "-c", _PACKAGES, place=".")

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 
-from tritonsmith.author.compiler.choices import Choice, write_cut
 from tritonsmith.author.compiler.costs import predict_region, time_regions
 from tritonsmith.author.compiler.cutting_out import count_places, cut_out, list_owners, turn_images
 from tritonsmith.author.compiler.fusing.regions import (
@@ -18,6 +17,7 @@ from tritonsmith.author.compiler.fusing.regions import (
 )
 from tritonsmith.author.compiler.plan import RegionPlan, plan_part
 from tritonsmith.author.compiler.reading.channels import can_keep_channels_last, find_image
+from tritonsmith.author.compiler.reading.choices import Choice, write_cut
 from tritonsmith.author.compiler.reading.reader import read_forward
 from tritonsmith.author.compiler.recipes import PLAIN_RECIPE
 from tritonsmith.author.plan import NoPlan

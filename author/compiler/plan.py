@@ -11,7 +11,6 @@ from pydantic import Field
 
 from tritonsmith.author.builder import table_lines, write_builder
 from tritonsmith.author.cards.model import CardModel
-from tritonsmith.author.compiler.choices import CALLS, SETTING, Choice, read_cut
 from tritonsmith.author.compiler.fusing.calls import (
     leaves_all_to_library,
     list_layers,
@@ -42,6 +41,7 @@ from tritonsmith.author.compiler.module.module import write_code
 from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
+from tritonsmith.author.compiler.reading.choices import CALLS, SETTING, Choice, read_cut
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
 from tritonsmith.author.compiler.reading.widths import widen_alike
 from tritonsmith.author.constructor import ANY, made_for

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tritonsmith.author.built_in import RecipeAuthor
-from tritonsmith.author.compiler.choices import Choice, read_cut, write_cut
+from tritonsmith.author.compiler.reading.choices import Choice, read_cut, write_cut
 from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.records.contest import NO_CARD, AlternativeTime, Contest, ContestReport, ContestTimes

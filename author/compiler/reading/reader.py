@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.author.cards.model import CardModel
-from tritonsmith.author.compiler.choices import Choice
 from tritonsmith.author.compiler.ir.stacks import StackCall
 from tritonsmith.author.compiler.ir.torch_calls import Global, TorchCall, call_function
 from tritonsmith.author.compiler.ir.values import (
@@ -27,6 +26,7 @@ from tritonsmith.author.compiler.lowering.patches import put
 from tritonsmith.author.compiler.lowering.pointwise import constant
 from tritonsmith.author.compiler.reading.changes import Aliases, is_overwritten
 from tritonsmith.author.compiler.reading.channels import keep_channels_last
+from tritonsmith.author.compiler.reading.choices import Choice
 from tritonsmith.author.compiler.reading.complexes import (
     COMPLEX,
     ComplexPair,
