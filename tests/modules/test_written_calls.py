@@ -212,7 +212,8 @@ def put_side_by_side(cases: list[tuple[nn.Module, Any]]) -> tuple[Several, tuple
     )[0]
 
 
-@pytest.mark.parametrize("part", [0, pytest.param(1, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("part", [0, 1])
 def test_layers_of_torch_compute_the_same(part: int, tmp_path: Path) -> None:
     module, inputs = put_side_by_side([case for name, case in LAYERS.items() if name not in SLOW][part::2])
     text = bring_and_compare(module, inputs, tmp_path).task.read_text()
