@@ -117,6 +117,11 @@ CASES = {
          "v6 = x1.t().flatten().add_(1)"],
         "v1, v3, v5, v6",
     ),
+    "flips along no axis": (
+        {"x0": ((4, 6), "float32")},
+        ["v1 = torch.flip(x0, ())", "v2 = x0.flip([]).mul_(2)", "v3 = x0.mul_(2)"],
+        "v1, v2, v3",
+    ),
     # a number that is read from memory lies somewhere in it
     "product of a filled tensor": (
         {"x0": ((33, 33), "float16")},
