@@ -57,7 +57,8 @@ def trace_call(model: nn.Module, inputs: Sequence[torch.Tensor]) -> TaskFacts | 
         return None
     changed = any(not _equal(before, after) for before, after in zip(inputs, copies, strict=True))
     ops = tuple(_make_node(node, run) for node in graph.nodes)
-    if changed or any(map(is_write, ops)) or any(node.op not in ("placeholder", "call_function", "call_method", "output") for node in graph.nodes):
+    called = all(node.op in ("placeholder", "call_function", "call_method", "output") for node in ops)
+    if changed or not called or any(map(is_write, ops)):
         return None
     return TaskFacts(
         inputs=tuple(list_specs(tensor)[0] for tensor in inputs), values=("",) * len(inputs), outputs=list_specs(outputs), parameters={},
