@@ -15,6 +15,8 @@ SPLIT = ("chunk", "split", "unbind", "tensor_split", "split_with_sizes", "hsplit
 """Calls that show parts of it."""
 OVERLAID = ("unfold", "as_strided", "adjoint", "broadcast_to", "broadcast_tensors", "einsum", "atleast_1d", "atleast_2d", "atleast_3d")
 """Calls that show its elements in other ways. What is written to such a view is not known of the tensor."""
+MIXED = ("meshgrid", "einsum", "broadcast_tensors", "atleast_1d", "atleast_2d", "atleast_3d")
+"""Calls that may show several tensors, or one that is not the first of their arguments."""
 PICKED = ("getitem", "select", "narrow", "expand", "expand_as", "diagonal", "getattr")
 """Calls that show some of its elements."""
 _DROPOUTS = ("dropout", "dropout1d", "dropout2d", "dropout3d", "alpha_dropout", "feature_alpha_dropout", "nn.Dropout", "nn.Dropout1d",

@@ -12,6 +12,7 @@ from typing import Any
 import torch
 from torch import fx, nn
 
+from tritonsmith.author.writes import is_write
 from tritonsmith.evaluator.records.operator_cost import TraceWay
 from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.reference.nodes import encode_argument, list_arguments, list_specs, qualified_name
@@ -38,6 +39,8 @@ class _Run(fx.Interpreter):
 def trace_call(model: nn.Module, inputs: Sequence[torch.Tensor]) -> TaskFacts | None:
     """The facts that a plan is made from; None where the probe must look: a tensor that is written to, chance, and no trace at all.
 
+    A write in place needs the launches of each node, which tell whether `reshape` gave a view or a copy.
+
     Args:
         model: without parameters and buffers.
         inputs: the arguments of its forward, which stay as they are.
@@ -53,11 +56,13 @@ def trace_call(model: nn.Module, inputs: Sequence[torch.Tensor]) -> TaskFacts | 
     except Exception:  # noqa: BLE001 - the probe tells what is wrong
         return None
     changed = any(not _equal(before, after) for before, after in zip(inputs, copies, strict=True))
-    if changed or any(node.op not in ("placeholder", "call_function", "call_method", "output") for node in graph.nodes):
+    ops = tuple(_make_node(node, run) for node in graph.nodes)
+    called = all(node.op in ("placeholder", "call_function", "call_method", "output") for node in ops)
+    if changed or not called or any(map(is_write, ops)):
         return None
     return TaskFacts(
         inputs=tuple(list_specs(tensor)[0] for tensor in inputs), values=("",) * len(inputs), outputs=list_specs(outputs), parameters={},
-        init_inputs=(), ops=tuple(_make_node(node, run) for node in graph.nodes), traced_by=TraceWay.FX,
+        init_inputs=(), ops=ops, traced_by=TraceWay.FX,
         precision=find_class(inputs, (), outputs, ForwardWatch()),
     )  # fmt: skip
 

@@ -159,7 +159,8 @@ class Emitter:
         if id(value) in self.rounded:
             template = "{x}.to({own}).to({wide})" if is_name(node) else "({x}).to({own}).to({wide})"
             node = expression(template, x=node, own=TYPE_NAMES[value.dtype], wide=TYPE_NAMES[widen(value.dtype)])
-        if not is_name(node) and not (isinstance(value, Formula) and not value.inputs) and not isinstance(node, Number):
+        written_out = isinstance(node, Number) or (isinstance(value, Formula) and not value.inputs and not self.in_memory(value))
+        if not is_name(node) and not written_out:
             name = self.arguments.name(value.name or "t")
             self._scope(depends).lines.append(assign(name, node))
             node = Name(name)

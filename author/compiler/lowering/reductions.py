@@ -12,6 +12,7 @@ from tritonsmith.author.compiler.ir.values import FLOATS, AnchorResult, Reductio
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered, find_axes
 from tritonsmith.author.compiler.lowering.pointwise import cast, common_type, constant, formula, round_number, settle
 from tritonsmith.author.compiler.lowering.views import expand, reshape
+from tritonsmith.author.types import SHORT
 
 _JOINS = {"sum": A + B, "prod": A * B, "any": A | B, "all": A & B}
 """By kind of reduction: what joins two values; extremes go by their type."""
@@ -58,7 +59,10 @@ def take(anchor: Reduction, which: int, dtype: str, keep: bool) -> Tensor:
     """A result of a reduction, with its axes as axes of one element where `keep`."""
     shape = anchor.source.shape
     left = tuple(size for axis, size in enumerate(shape) if axis not in anchor.axes)
-    value = AnchorResult(shape=left, dtype=dtype, anchor=anchor, which=which)
+    if dtype in SHORT:  # Triton reduces them in int32, in which what is made of the result would not begin again at the other end
+        value = cast(AnchorResult(shape=left, dtype="int32", anchor=anchor, which=which), dtype)
+    else:
+        value = AnchorResult(shape=left, dtype=dtype, anchor=anchor, which=which)
     return reshape(value, keep_axes(shape, anchor.axes)) if keep else value
 
 

@@ -92,6 +92,8 @@ def _flip(call: NodeCall) -> Lowered:
         axes = given[0] if isinstance(given, tuple | list) and given and isinstance(given[0], list | tuple) else given
     else:
         axes = 1 if call.node.target.endswith("lr") else 0
+    if not isinstance(axes, int) and not axes:  # along no axis, and not along all of them
+        return source
     places = find_axes(axes if isinstance(axes, int) else list(axes), len(source.shape))
     return turn_back(source, places) or flip(source, places)
 

@@ -15,7 +15,7 @@ from tritonsmith.author.compiler.lowering.pointwise import formula, select_where
 from tritonsmith.author.compiler.lowering.views import embed_diagonal, permute, reshape, view
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.plan import NoPlan
-from tritonsmith.author.writes import OVERLAID, PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer, shows_other
+from tritonsmith.author.writes import MIXED, OVERLAID, PICKED, RESHAPED, SAME, SPLIT, TURNED, is_write, name_call, refer, shows_other
 from tritonsmith.evaluator.schema import OpNode
 from tritonsmith.prompts.node_names import name_node
 
@@ -45,10 +45,15 @@ class Aliases:
         self._made, self._again = made, again
         self._shown: dict[str, tuple[str, OpNode | None]] = {}
         """By node: the node of which it shows elements, and itself where it shows others than that one does."""
+        self._mixed: dict[str, tuple[str, ...]] = {}
+        """By node that may show elements of several nodes: those nodes. What a write to one of them changes is not known."""
 
     def note(self, node: OpNode) -> None:
         """Note what a node shows, if it makes no tensor of its own."""
         name, source = name_call(node), refer(node)
+        if name in MIXED and not node.launches and (name == "meshgrid" or {*node.references} != {source}):
+            self._mixed[node.name] = tuple(node.references)
+            return
         if source is None or is_write(node) or not shows_other(node):
             return
         value, given = self._made[node.name], self._made.get(source)
@@ -68,6 +73,8 @@ class Aliases:
         while root in self._shown:
             path.append((root, self._shown[root][1]))
             root = self._shown[root][0]
+        if any(root == shown or root in map(self._find_root, sources) for shown, sources in self._mixed.items()):
+            raise NoPlan((f"{name_node(node)} in place on a view of several tensors", node))
         for shown, via in path:
             source = self._made[self._shown[shown][0]]
             value = value if via is None else self._put_back(node, via, source, value)
@@ -102,6 +109,8 @@ class Aliases:
             return tuple(value if place == via.args[1] % len(source) else one for place, one in enumerate(source))
         if isinstance(shown, tuple):
             return _join_parts(via, source, value)
+        if name in RESHAPED and (not isinstance(source, Tensor) or value.dtype != source.dtype):
+            raise NoPlan((f"{name_node(node)} in place on a view of another type", node))
         if name in RESHAPED:
             return reshape(value, source.shape)
         if name in TURNED or name == "getattr":

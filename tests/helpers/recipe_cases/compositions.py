@@ -110,6 +110,30 @@ CASES = {
         ["v1 = torch.matmul(x0, x1)", "v2 = F.linear(x0, x1.flatten(0, 1).t()).sum(1)", "v3 = torch.flip(v1, [0])"],
         "v1, v2, v3",
     ),
+    # PyTorch copies where memory cannot show the shape asked for, and a write to the copy is no write to the tensor
+    "writes to copies": (
+        {"x0": ((4, 3, 4), "int8"), "x1": ((4, 6), "float32")},
+        ["v1 = x0.swapaxes(0, -1)", "v2 = v1.reshape(1, -1)", "v3 = v2.square_()", "v4 = x1.t().contiguous()", "v5 = v4.mul_(2)",
+         "v6 = x1.t().flatten().add_(1)"],
+        "v1, v3, v5, v6",
+    ),
+    "flips along no axis": (
+        {"x0": ((4, 6), "float32")},
+        ["v1 = torch.flip(x0, ())", "v2 = x0.flip([]).mul_(2)", "v3 = x0.mul_(2)"],
+        "v1, v2, v3",
+    ),
+    # a number that is read from memory lies somewhere in it
+    "product of a filled tensor": (
+        {"x0": ((33, 33), "float16")},
+        ["v1 = torch.sub(x0, x0, alpha=0.5)", "v2 = v1.fill_(2)", "v3 = F.linear(x0, v1) * 0.1"],
+        "v2, v3",
+    ),
+    # Triton's largest and smallest of few bits are int32
+    "extremes of few bits": (
+        {"x0": ((65,), "int8"), "x1": ((4, 33), "uint8"), "x2": ((4,), "float32")},
+        ["v1 = (x0.amax(-1) * 9) ** 2 + x2", "v2 = x1.amin(-1) - 2", "v3 = v2 * x2", "v4 = (x1.max(-1)[0] * 99) // 2"],
+        "v1, v3, v4",
+    ),
 }
 
 

@@ -30,6 +30,20 @@ def test_what_is_written_to_other_views_is_refused(view: str) -> None:
         read_case(f"{OWN}z = {view}; z.add_(1); return x * 2", "torch.randn(4, 4)")
 
 
+@pytest.mark.parametrize("forward", [
+    "a, b = torch.meshgrid(x[0], y[0], indexing='ij'); {x}; return a + b", "a, b = torch.broadcast_tensors(y[0], x); {x}; return b * 2",
+    "z = torch.einsum('ij->ji', x); {x}; return z * 2", "z = torch.einsum('ij->ji', x); z.mul_(3); return x * 2",
+])  # fmt: skip
+def test_writes_beside_views_of_several_tensors_are_refused(forward: str) -> None:
+    with pytest.raises(NoPlan, match="in place on a view of several tensors"):
+        read_case(f"{OWN}y = x + 1; {forward.format(x='x.mul_(3)')}", "torch.randn(4, 4)")
+
+
+def test_writes_to_a_view_of_another_type_are_refused() -> None:
+    with pytest.raises(NoPlan, match="in place on a view of another type"):
+        read_case(f"{OWN}z = x.view(torch.int32); z.add_(1); return x * 2", "torch.randn(4, 4)")
+
+
 def test_parts_that_pytorch_splits_off_are_written_back() -> None:
     """`hsplit` stays a call; what is written to one of its parts is known of the tensor all the same."""
     changed = result_of(read_case(f"{OWN}z = x.hsplit(2)[0]; z.add_(1); return x * 2", "torch.randn(4, 4)"))
