@@ -7,9 +7,13 @@ import platform
 import re
 import shlex
 import sys
-from collections.abc import Sequence
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TextIO
+
+from rich.console import Console
+from rich.table import Table
 
 
 def begin_record(script: str, words: Sequence[str] | None) -> dict[str, Any]:
@@ -60,3 +64,17 @@ def print_line(line: str) -> None:
     """Print one line and flush it, also where the output is a pipe."""
     sys.stdout.write(line + "\n")
     sys.stdout.flush()
+
+
+def append_row(out: TextIO, row: dict[str, Any]) -> None:
+    """Write one line of JSON, so that a call that is cut off keeps what it has."""
+    out.write(json.dumps(row) + "\n")
+    out.flush()
+
+
+def print_end(table: Table, lines: Iterable[str], started: float) -> None:
+    """Print a study's table, its last lines and how long it took; `started` is of `time.monotonic`."""
+    Console().print(table)
+    for line in lines:
+        print_line(line)
+    print_line(f"{(time.monotonic() - started) / 60:.1f} minutes")

@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from tritonsmith.benchmarks.operators.digest import DIGEST
+from tritonsmith.benchmarks.pages import run_page_script
 from tritonsmith.benchmarks.random_modules.digest import DIGEST as RANDOM
 
 PAGE = Path(__file__).resolve().parent / "operators.md"
@@ -121,18 +122,7 @@ def _escape(text: str) -> str:
 
 def main(words: list[str]) -> int:
     """Entry point; returns the exit code."""
-    if words not in ([], ["--write"]):
-        sys.stderr.write(f"{__doc__}\n")
-        return 2
-    parts = ((BEGIN, END, write_result(read_result())), (RANDOM_BEGIN, RANDOM_END, write_modules(read_modules())))
-    text = PAGE.read_text(encoding="utf-8")
-    for begin, end, table in parts:
-        text = text.partition(begin)[0] + table + text.partition(end)[2]
-        if not words:
-            sys.stdout.write(table + "\n")
-    if words:
-        PAGE.write_text(text, encoding="utf-8")
-    return 0
+    return run_page_script(words, str(__doc__), PAGE, [write_result(read_result()), write_modules(read_modules())])
 
 
 if __name__ == "__main__":

@@ -12,6 +12,7 @@ from pathlib import Path
 from tritonsmith.author.book import FAMILIES
 from tritonsmith.author.compiler.operations import OPERATIONS
 from tritonsmith.author.recipe import RecipeFamily
+from tritonsmith.benchmarks.pages import run_page_script
 from tritonsmith.prompts.node_names import MODULES
 
 PAGE = Path(__file__).resolve().parent / "recipes.md"
@@ -38,15 +39,7 @@ def table() -> str:
 
 def main(words: list[str]) -> int:
     """Entry point; returns the exit code."""
-    if words not in ([], ["--write"]):
-        sys.stderr.write(f"{__doc__}\n")
-        return 2
-    if words:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(text.partition(BEGIN)[0] + table() + text.partition(END)[2], encoding="utf-8")
-    else:
-        sys.stdout.write(table() + "\n")
-    return 0
+    return run_page_script(words, str(__doc__), PAGE, [table()])
 
 
 if __name__ == "__main__":

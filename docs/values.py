@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 from tritonsmith.author.compiler.ir.operators import Operator
+from tritonsmith.benchmarks.pages import run_page_script
 
 PAGE = Path(__file__).resolve().parent / "values.md"
 BEGIN, END = "<!-- operators: begin -->", "<!-- operators: end -->"
@@ -28,15 +29,7 @@ def table() -> str:
 
 def main(words: list[str]) -> int:
     """Entry point; returns the exit code."""
-    if words not in ([], ["--write"]):
-        sys.stderr.write(f"{__doc__}\n")
-        return 2
-    if words:
-        text = PAGE.read_text(encoding="utf-8")
-        PAGE.write_text(text.partition(BEGIN)[0] + table() + text.partition(END)[2], encoding="utf-8")
-    else:
-        sys.stdout.write(table() + "\n")
-    return 0
+    return run_page_script(words, str(__doc__), PAGE, [table()])
 
 
 if __name__ == "__main__":

@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.schema import Bar, Task, TaskFacts, TimingKind, Verdict
 from tritonsmith.graph.context import Context
-from tritonsmith.nodes.forms import write_copy
+from tritonsmith.nodes.forms import judge_copy
 from tritonsmith.prompts.author import Computing
 
 _MOST_KERNELS = 8
@@ -20,11 +19,8 @@ async def measure_bar(context: Context, task: Task, facts: TaskFacts) -> TaskFac
     evaluator = context.evaluator
     if not evaluator.hardware.present or not evaluator.at_once or isinstance(context.author, Computing):
         return facts
-    try:
-        verdict = await evaluator.evaluate(task, write_copy(task))
-    except (InfrastructureError, UsageError):  # a help, not a condition: the first kernel's verdict has them too
-        return facts
-    bar = read_bar(verdict)
+    verdict = await judge_copy(evaluator, task)  # where there is none, the first kernel's verdict has them
+    bar = read_bar(verdict) if verdict is not None else None
     return facts.model_copy(update={"bar": bar}) if bar is not None else facts
 
 

@@ -6,7 +6,8 @@ from typing import cast
 
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.schema import Task, Timing, TimingKind
+from tritonsmith.evaluator.protocol import Evaluator
+from tritonsmith.evaluator.schema import Task, Timing, TimingKind, Verdict
 from tritonsmith.evaluator.texts.source.copies import copy_reference
 from tritonsmith.graph.state import State, Update
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit
@@ -25,21 +26,20 @@ async def measure_forms(node: str, update: Update, runtime: NodeRuntime) -> Timi
     evaluator, state = context_of(runtime).evaluator, cast(State, update)
     if not evaluator.hardware.present:
         return None
-    task = state["task"]
-    try:
-        text = write_copy(task)
-        emit(runtime, "stage", node, state, what="the module itself is measured in each form")
-        verdict = await evaluator.evaluate(task, text, "quick")
-    except (InfrastructureError, UsageError):  # a recording that was made without it has none
-        return None
-    return verdict.timing if verdict.timing is not None and verdict.timing.kind is TimingKind.MEASURED else None
+    emit(runtime, "stage", node, state, what="the module itself is measured in each form")
+    verdict = await judge_copy(evaluator, state["task"])
+    return verdict.timing if verdict is not None else None
 
 
-def write_copy(task: Task) -> KernelText:
-    """The module itself as a candidate, at the task's sizes.
+async def judge_copy(evaluator: Evaluator, task: Task) -> Verdict | None:
+    """The quick verdict about the module itself at the task's sizes; None where nothing was measured.
 
-    Raises:
-        UsageError: where the task's text cannot stand as a candidate.
+    It is a help and no condition: a task whose text cannot stand as a candidate has none, nor has a recording that was made without it.
     """
     sized = "".join(f"\n{name} = {value!r}" for name, value in task.overrides.items())
-    return KernelText.of(copy_reference(task.source, task.path) + sized)
+    try:
+        text = KernelText.of(copy_reference(task.source, task.path) + sized)
+        verdict = await evaluator.evaluate(task, text)
+    except (InfrastructureError, UsageError):
+        return None
+    return verdict if verdict.timing is not None and verdict.timing.kind is TimingKind.MEASURED else None

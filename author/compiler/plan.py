@@ -172,12 +172,6 @@ class RegionPlan(KernelPlan):
                     (wanted if last and len(value.shape) == _IMAGE_AXES else others).add(value.path)
         return frozenset(wanted - others)
 
-    def count_calls(self, facts: TaskFacts) -> dict[str, float]:
-        """What its PyTorch calls compute, by node."""
-        flops = {node.name: node.flops for node in facts.ops}
-        names = [region.call.name for region in self.regions if isinstance(region, CallRegion) and region.library]
-        return {name: flops[name] for name in names if name in flops}
-
     @property
     def passed(self) -> tuple[str, ...]:
         """The arguments of forward that the task gives."""

@@ -18,10 +18,9 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rich.console import Console
 from rich.table import Table
 
-from tritonsmith.benchmarks.host import begin_record, print_line
+from tritonsmith.benchmarks.host import append_row, begin_record, print_end, print_line
 from tritonsmith.benchmarks.operators.digest import DIGEST
 from tritonsmith.benchmarks.rounding.study import read_part
 
@@ -140,12 +139,12 @@ def run(options: argparse.Namespace, words: Sequence[str] | None) -> list[Operat
     rows = []
     try:
         if out:
-            _write(out, begin_record("operators.suite", words))
+            append_row(out, begin_record("operators.suite", words))
         for info in _choose(options):
             row = judge_operator(judge, info, options.samples, tuple(filter(None, options.types.split(","))))
             rows.append(row)
             if out:
-                _write(out, asdict(row))
+                append_row(out, asdict(row))
             if row.wrong:
                 print_line(f"WRONG {row.name}: {row.wrong} of {row.samples}, {row.failures[0]['call']}: {row.failures[0]['reason']}")
     finally:
@@ -169,19 +168,11 @@ def _choose(options: argparse.Namespace) -> Iterator[Any]:
     yield from infos
 
 
-def _write(out: Any, row: dict[str, object]) -> None:
-    out.write(json.dumps(row) + "\n")
-    out.flush()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when every result is PyTorch's, else 1; 2 for a wrong option."""
     started = time.monotonic()
     rows = run(_parser().parse_args(arguments), arguments)
-    Console().print(table_of(rows))
-    for line in describe_end(rows):
-        print_line(line)
-    print_line(f"{(time.monotonic() - started) / 60:.1f} minutes")
+    print_end(table_of(rows), describe_end(rows), started)
     return 1 if any(row.wrong for row in rows) else 0
 
 

@@ -8,7 +8,6 @@ with a table, and with 1 where any verdict is not as it must be.
 from __future__ import annotations
 
 import argparse
-import json
 import sys
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,12 +15,11 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import TextIO
 
-from rich.console import Console
 from rich.table import Table
 
 from tritonsmith.benchmarks.hacks.catalogue import Case
 from tritonsmith.benchmarks.hacks.judge import Judge
-from tritonsmith.benchmarks.host import begin_record, print_line, shorten_paths
+from tritonsmith.benchmarks.host import append_row, begin_record, print_end, print_line, shorten_paths
 from tritonsmith.benchmarks.rounding.cases import FOLDER, TASKS, list_cases
 from tritonsmith.evaluator.schema import Status, Task, Verdict
 from tritonsmith.evaluator.tasks.files import choose_load_size, load_task
@@ -166,11 +164,11 @@ def run(options: argparse.Namespace, words: Sequence[str] | None) -> list[Roundi
         size = choose_load_size(options.size, judge.card).replace("fit", "small")
         if options.out:
             out = options.out.open("w", encoding="utf-8")
-            _write(out, begin_record("rounding.study", words) | {"card": judge.hardware, "measured": judge.card, "size": size})
+            append_row(out, begin_record("rounding.study", words) | {"card": judge.hardware, "measured": judge.card, "size": size})
         for row in _judge_all(judge, cases, size, options):
             rows.append(row)
             if out:
-                _write(out, asdict(row) | {"agrees": row.agrees})
+                append_row(out, asdict(row) | {"agrees": row.agrees})
             if row.level != CALLS or not row.agrees:
                 mark = "ok  " if row.agrees else "FAIL"
                 print_line(f"{mark} {row.case:32} {row.level:6} {row.number:3} {row.seconds:6.1f} s {row.status:12} {row.message[:160]}")
@@ -193,19 +191,11 @@ def _judge_all(judge: Judge, cases: Sequence[Case], size: str, options: argparse
             yield from judge_calls(own, size, options.target, options.calls)
 
 
-def _write(out: TextIO, row: dict[str, object]) -> None:
-    out.write(json.dumps(row) + "\n")
-    out.flush()
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
     """0 when every verdict is as it must be, else 1; 2 for a wrong option."""
     started = time.monotonic()
     rows = run(_parser().parse_args(arguments), arguments)
-    Console().print(table_of(rows))
-    for line in describe_end(rows):
-        print_line(line)
-    print_line(f"{(time.monotonic() - started) / 60:.1f} minutes")
+    print_end(table_of(rows), describe_end(rows), started)
     return 0 if all(row.agrees for row in rows) else 1
 
 

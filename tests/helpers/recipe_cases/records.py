@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from tritonsmith.author.compiler.ir.bridge import parse_function
+from recipe_cases.parsed_texts import parse_function
 from tritonsmith.author.compiler.ir.parser import parse_expression, parse_statements
 from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, ModuleFrame
 

@@ -8,8 +8,8 @@ from dataclasses import replace
 
 import pytest
 
+from recipe_cases.parsed_texts import parse_function, parse_module
 from tritonsmith.author.compiler.ir import code
-from tritonsmith.author.compiler.ir.bridge import parse_function, parse_module
 from tritonsmith.author.compiler.ir.code import Binary, Call, Expression, Group, Name, Unary, number
 from tritonsmith.author.compiler.ir.parser import parse_expression, parse_statements
 from tritonsmith.author.compiler.ir.printer import print_expression, print_function, print_module, print_statements

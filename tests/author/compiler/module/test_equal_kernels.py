@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
+from recipe_cases.parsed_texts import parse_function
 from recipe_cases.records import read_module
-from tritonsmith.author.compiler.ir.bridge import parse_function
 from tritonsmith.author.compiler.ir.printer import print_function
 from tritonsmith.author.compiler.module.equal_kernels import SharedKernels
 from tritonsmith.author.compiler.module.merging import merge_kernels

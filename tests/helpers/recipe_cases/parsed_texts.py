@@ -1,4 +1,4 @@
-"""Records of whole texts, which keep how their lines are laid out. It goes when modules of several sizes are joined as records."""
+"""Records of whole texts, which keep how their lines are laid out: what tests compare."""
 
 from __future__ import annotations
 
