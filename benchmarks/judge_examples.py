@@ -72,6 +72,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--seconds", type=float, default=190.0)
     parser.add_argument("--out", type=Path)
     given = parser.parse_args(arguments)
+    if unknown := sorted(set(given.only.split(",")) - set(WORKED)):
+        parser.error(f"--only {','.join(unknown)}: no such example; they are {', '.join(WORKED)}")
     waiting: queue.SimpleQueue[str] = queue.SimpleQueue()
     for name in given.only.split(","):
         waiting.put(name)

@@ -54,6 +54,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
         except TaskError as error:
             sys.stderr.write(f"{path.stem}: {error}\n")
     descriptions.close()
+    if not rows:  # each file is told above
+        return 2
     for row in rows:
         print_line(f"{row['task']:34} {row['family']:12} {row['class']:7} {row['tokens']:6}")
     for key in ("family", "class"):

@@ -60,7 +60,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--after", type=Path, nargs="+", default=[], metavar="FILE")
     parser.add_argument("--out", type=Path, default=DIGEST)
     options = parser.parse_args(arguments)
-    made = {name: count_fates(read_rows(getattr(options, name))) for name in ("before", "after")}
+    made: dict[str, Any] = {}
+    try:
+        if options.out.is_file():  # what is not counted anew stays
+            made = json.loads(options.out.read_text(encoding="utf-8"))
+        made |= {name: count_fates(read_rows(files)) for name in ("before", "after") if (files := getattr(options, name))}
+    except (OSError, ValueError) as error:
+        parser.error(f"a file cannot be read as rows of the suite: {error}")
+    if not made:
+        parser.error("there is nothing to count; name files with --before or --after")
     options.out.write_text(json.dumps(made, indent=1) + "\n", encoding="utf-8")
     for name, counts in made.items():
         print_line(f"{name}: {counts['modules']} modules, per thousand: {counts['per_thousand']}")

@@ -134,13 +134,20 @@ def describe_end(rows: Sequence[ModuleRow]) -> list[str]:
     return lines
 
 
+def _read_seeds(text: str) -> Sequence[int]:
+    words = text.split(",")
+    if not all(word.strip().isdecimal() for word in words):
+        raise argparse.ArgumentTypeError(f"{text!r} is no list of seeds; write whole numbers such as 7,12")
+    return [int(word) for word in words]
+
+
 def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="tritonsmith.benchmarks.random_modules.suite", description=__doc__)
     parser.add_argument("--count", type=int, default=200, metavar="N", help="modules")
     parser.add_argument(
         "--seed", type=int, default=0, metavar="S", help="of the first module; others follow it"
     )
-    parser.add_argument("--seeds", default="", metavar="S,S", help="just these modules")
+    parser.add_argument("--seeds", type=_read_seeds, default=(), metavar="S,S", help="just these modules")
     parser.add_argument(
         "--seconds", type=float, default=float("inf"), metavar="T", help="begin no module later than this"
     )
@@ -159,9 +166,7 @@ def _parser() -> argparse.ArgumentParser:
 
 
 def _list_seeds(options: argparse.Namespace) -> Sequence[int]:
-    if options.seeds:
-        return [int(word) for word in options.seeds.split(",")]
-    return range(options.seed, options.seed + options.count)
+    return options.seeds or range(options.seed, options.seed + options.count)
 
 
 def _write_tasks(folder: Path, seeds: Sequence[int]) -> None:
