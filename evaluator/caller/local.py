@@ -63,18 +63,17 @@ _MOST_ORACLES = 2
 
 
 class OracleLease:
-    """Oracle processes that are leased one by one.
+    """Oracle processes that are leased one by one. Those on a card take its lock themselves.
 
     Args:
         servers: the processes; the first is leased first.
         mark: a file that an oracle makes while it times something.
-        card: the lock of the card that they share with other commands; None where they use none.
     """
 
-    def __init__(self, servers: list[ServerProcess], mark: Path, card: CardLock | None = None) -> None:
+    def __init__(self, servers: list[ServerProcess], mark: Path) -> None:
         self._servers = servers
         self._mark = mark
-        self._card = card
+        self._closed = False
         self._starter: threading.Thread | None = None
         self._prepared = ""  # the task that was prepared ahead
         self._free: queue.LifoQueue[ServerProcess] = queue.LifoQueue()  # the one that judged last is warm
@@ -83,11 +82,10 @@ class OracleLease:
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[ServerProcess]:
-        """An oracle for one caller alone, and its card; waits until both are free."""
+        """An oracle for one caller alone; waits until one is free."""
         server = self._free.get()
         try:
-            with self._card.hold() if self._card is not None else contextlib.nullcontext():
-                yield server
+            yield server
         finally:
             self._free.put(server)
 
@@ -111,16 +109,17 @@ class OracleLease:
         try:
             return server.ask(request, EVALUATE_SECONDS)
         except InfrastructureError:
+            if self._closed:
+                raise
             server.close()
             self._mark.unlink(missing_ok=True)
             return server.ask(request, EVALUATE_SECONDS)
 
     def close(self) -> None:
         """End the processes and remove their folders."""
+        self._closed = True
         if self._starter is not None:
             self._starter.join()
-        if self._card is not None:
-            self._card.close()
         for server in self._servers:
             server.remove()
 
@@ -136,11 +135,12 @@ class LocalEvaluator(Evaluator):
         device: the card, as CUDA_VISIBLE_DEVICES names it; None: the first that this process may see.
         descriptions: who describes tasks; closed with this evaluator.
         baselines: how many baselines quick verdicts have on a card; strict ones have all.
+        mark: a file that exists while something is timed, where other evaluators of this process use the same card; else its own.
     """
 
     def __init__(
         self, target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto",
-        device: str | None = None, descriptions: TaskDescriptions | None = None, baselines: BaselineSet = "four",
+        device: str | None = None, descriptions: TaskDescriptions | None = None, baselines: BaselineSet = "four", mark: Path | None = None,
     ) -> None:  # fmt: skip
         if target != "auto":
             named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
@@ -163,10 +163,13 @@ class LocalEvaluator(Evaluator):
             self._temporary.cleanup()
             raise
         self.parallel = 1 if self.hardware.present else min(_MOST_ORACLES, os.cpu_count() or 1)
-        self.admits = self.parallel + self.hardware.present  # on a card one more is compiled while the other is measured
-        self._mark, self._code = folder / "measuring", folder / "code"  # exists while something is timed; what texts compile to
+        # on a card one more is compiled while the other is measured; where several evaluators share it, the others do that
+        self.admits = self.parallel + (self.hardware.present and mark is None)
+        self._shares = mark is not None
+        self._mark, self._code = mark or folder / "measuring", folder / "code"  # exists while something is timed; what texts compile to
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
-        self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
+        self._oracles = OracleLease([first, *others], self._mark)
+        self._card = _open_lock(device) if self.hardware.present else None
         self._requests = CompileRequests(folder, self._oracles.lease, partial(self._prepare, Prepare))
         self._calls = OwnCalls(folder, partial(self._prepare, WriteCall))
         self._auditors: OracleLease | None = None  # an oracle without a card, for the interpreter's view of what the card measured
@@ -249,7 +252,9 @@ class LocalEvaluator(Evaluator):
 
     def _terms(self) -> JudgingTerms:
         """What an oracle is told besides the question."""
-        return JudgingTerms(measuring=self._mark, code=self._code, baselines=self.baselines, call_seconds=self._call_seconds)
+        return JudgingTerms(
+            measuring=self._mark, code=self._code, baselines=self.baselines, call_seconds=self._call_seconds, shares=self._shares
+        )
 
     async def race(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
@@ -273,11 +278,15 @@ class LocalEvaluator(Evaluator):
         auditors = self._auditors
         if auditors is None or any(finding.status for finding in findings):
             return findings
-        # The card's oracle is leased for both: the interpreter would be noise while another candidate is timed.
         with self._oracles.lease() as oracle:
             return findings + audit_beside_card(
-                task, lambda small: self._ask(small, kernel, "quick", auditors), lambda: self._sanitize(task, kernel, oracle)
+                task, lambda small: self._interpret(small, kernel, auditors), lambda: self._sanitize(task, kernel, oracle)
             )
+
+    def _interpret(self, small: Task, kernel: KernelText, auditors: OracleLease) -> Verdict:
+        """The interpreter's verdict, as one who shares the card: it would be noise while another candidate is timed."""
+        with self._card.share() if self._card is not None else contextlib.nullcontext():
+            return self._ask(small, kernel, "quick", auditors)
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""
@@ -293,7 +302,8 @@ class LocalEvaluator(Evaluator):
         return await asyncio.to_thread(self._counted.count, task, kernel) if self.hardware.present else None
 
     def _prepare(self, kind: type[Prepare | WriteCall], oracle: ServerProcess, task: Task) -> Path:
-        return self._oracles.ask(oracle, kind(task=task, baselines=self.baselines)).request
+        shares = {"shares": self._shares} if kind is Prepare else {}
+        return self._oracles.ask(oracle, kind(task=task, baselines=self.baselines, **shares)).request
 
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached); on a card it runs there too, as the first verdict needs. Raises TaskError."""
@@ -317,6 +327,8 @@ class LocalEvaluator(Evaluator):
 
     def close(self) -> None:
         """End every process; safe to call twice."""
+        if self._card is not None:
+            self._card.close()
         self._oracles.close()
         if self._auditors is not None:
             self._auditors.close()

@@ -84,6 +84,8 @@ class JudgingTerms(Record):
     """Names; none: the profile names them."""
     call_seconds: float
     """The longest that one call of a candidate may take."""
+    shares: bool = False
+    """Whether other oracles use the same card."""
 
 
 class EvaluateAnswer(Record):
@@ -119,6 +121,8 @@ class Prepare(ServerRequest[FileAnswer]):
     answered_by = FileAnswer
     task: Task
     baselines: tuple[str, ...] = ()
+    shares: bool = False
+    """Whether other oracles use the same card: then baselines are built before it is answered, and not behind the answer."""
 
 
 class WriteCall(ServerRequest[FileAnswer]):

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ConfigDict
+from pydantic import ConfigDict, Field
 
 from tritonsmith.evaluator.caller.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.caller.sharing.answers import AnswerStore, KeptEvaluator, find_answers
-from tritonsmith.evaluator.caller.sharing.devices import Confirm, name_devices, open_devices
+from tritonsmith.evaluator.caller.sharing.devices import Confirm, name_devices, open_devices, visible_cards
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Record
 
@@ -26,6 +26,8 @@ class JudgeSettings(Record):
     """How many baselines quick verdicts have on a card: four, or six with torch.compile's max-autotune; strict ones have six."""
     devices: str | None = None
     """Cards of this host that judge side by side: `0,1`, or `all`; empty: the first."""
+    judges: int = Field(default=1, ge=1, le=16)
+    """Evaluators per card: one measures, and the others compile and check meanwhile; for suites."""
     confirm: Confirm = "beside"
     """Whether confirmations are made while other cards of the host work (`beside`), or while they rest (`alone`)."""
     ray: str | None = None
@@ -53,8 +55,8 @@ def open_judges(settings: JudgeSettings, raw_dir: Path | None = None, *, keep: b
         from tritonsmith.evaluator.caller.sharing.ray_cards import open_ray  # noqa: PLC0415 - what it needs is an extra
 
         inner = open_ray(settings.ray, target, raw_dir, sandbox, confirm, _count(settings.devices), baselines=baselines)
-    elif settings.devices is not None:
-        inner = open_devices(settings.devices, target, raw_dir, sandbox, confirm, baselines)
+    elif settings.devices is not None or (settings.judges > 1 and visible_cards()):
+        inner = open_devices(settings.devices or "0", target, raw_dir, sandbox, confirm, baselines, settings.judges)
     else:
         inner = open_evaluator(target, raw_dir, sandbox=sandbox, baselines=baselines)
     answers = find_answers() if keep else None

@@ -116,7 +116,9 @@ class CardJudge:
             except RunnerFault as caught:
                 if not self._attempts.try_again(caught):
                     return _refuse(memory.explain(caught), kernel, profile, log, memory)
-        environment = {"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())}
+        with self.session.card.alone():
+            ceilings = measure_ceilings()
+        environment = {"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(ceilings)}
         return _accept(timed, timing, kernel, profile, log, environment)
 
     def _measure(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> tuple[Timed, list[TimingSession]]:
@@ -135,7 +137,7 @@ class CardJudge:
         """Check the candidate and time it against all baselines, whose process stays alive between candidates. Raises RunnerFault."""
         self.baselines.start(names := _choose_names(self._names, profile))
         if self.baselines.unbuilt:  # ahead of the candidate: nothing that its process does can spoil what an autotuner finds
-            with self._step("autotune baselines"):
+            with self._step("autotune baselines"), self.session.card.alone():
                 self.baselines.wait_ready()
         with contextlib.ExitStack() as stack:
             with open_witness(self.session, roomy=self._roomy) as witness:
@@ -146,13 +148,16 @@ class CardJudge:
                 with self._step("check"):
                     order_dependent = self._check(log, runner, kernel, profile)
                 memory.look()
+                with self._step("build baselines"):
+                    self.baselines.wait_ready()
+                    self._further.wait_ready()
+                stack.enter_context(self.session.card.alone())  # what is profiled and timed from here on is timed without others
                 with self._step("facts"):
                     report = witness.report(self._limit) if witness else None
                     self._attempts.look_at_graph(witness, report, self._limit)
             self.timer.set_candidate(runner)
             with self._step("baselines"):
                 self.timer.open_baselines()
-                self._further.wait_ready()
             _require_some(self.baselines, names)
             with self._step("time"):
                 first = TimingSession(self.timer, runner, profile, self._limit, _list_ready(self.baselines, names), self._attempts.form)
@@ -176,7 +181,7 @@ class CardJudge:
             with self._step("check"):
                 order_dependent = self._check(log, runner, kernel, profile)
             memory.look()
-            with self._step("facts of the runner"):
+            with self._step("facts of the runner"), self.session.card.alone():
                 facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
                 self._variation.require_explained(facts)
         known, names, sessions = self.baselines.known, _choose_names(self._names, profile), {}
@@ -200,11 +205,13 @@ class CardJudge:
         timer = CallTimer(baselines)
         with self._runner(kernel) as runner:
             timer.set_candidate(runner)
-            timer.open_baselines()
-            if name not in baselines.modes:
-                return None
-            session = TimingSession(timer, runner, profile, self._limit, (name,), self._attempts.form)
-            session.compare_alone()
+            baselines.wait_ready()
+            with self.session.card.alone():
+                timer.open_baselines()
+                if name not in baselines.modes:
+                    return None
+                session = TimingSession(timer, runner, profile, self._limit, (name,), self._attempts.form)
+                session.compare_alone()
         return session
 
     @contextlib.contextmanager
@@ -317,7 +324,8 @@ def _start_one(baselines: BaselineProcess, name: str, pool: RunnerPool | None) -
     baselines.start((name,))
     if pool is not None:
         pool.fill(reference=1)
-    baselines.wait_ready()
+    with baselines.session.card.alone() if baselines.unbuilt else contextlib.nullcontext():
+        baselines.wait_ready()
 
 
 def _choose_names(asked: tuple[str, ...], profile: str) -> tuple[str, ...]:
