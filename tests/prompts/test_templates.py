@@ -184,35 +184,6 @@ def test_the_bar_the_direction_and_the_place_are_told():
     assert place in text
 
 
-def node(name, target, args=(), **fields):
-    return OpNode(name=name, op="call_function", target=target, args=args, **fields)
-
-
-def test_what_only_some_tasks_need_is_told_to_them_alone():
-    present = H200.model_copy(update={"present": True})
-    largest = node("m", "torch.amax", ({"ref": "x"}, -1))
-    quotient, codes = node("q", "_operator.truediv", ({"ref": "m"}, 127.0)), node("c", "torch.round", ({"ref": "q"},))
-    by_tensor = node("q", "_operator.truediv", ({"ref": "m"}, {"ref": "x"}))
-    drops, reciprocal, window = "`tl.max` and `tl.min` drop NaN", "multiplies by its fp32 reciprocal", "window[t + k]"
-
-    def told(source="class Model: ...", hardware=present, **fields):
-        facts = TaskFacts(**{"modules": {"LayerNorm": 1}, **fields})
-        return prompt_for("seed", brief(task=Task(name="t", path="t.py", source=source), facts=facts, hardware=hardware)).text
-
-    text = told(ops=(largest, quotient, codes))
-    assert drops in text and reciprocal in text and "`num_stages` x (BM" not in text and window not in text
-    plain = told(ops=(by_tensor, codes))
-    assert drops not in plain and reciprocal not in plain and reciprocal not in told(ops=(largest, quotient))
-    assert drops in told(ops=(OpNode(name="p", op="call_module", target="p", module_type="MaxPool3d"),))
-    assert window in told("nn.Conv1d(8, 8, 31, groups=8)", modules={"Conv1d": 1}) and window not in told("...", modules={"Conv1d": 1})
-    assert "keep `num_stages` x (BM + BN) x BK x bytes" in told(modules={"Linear": 1})
-    assert "Kernels run on the card, not in the interpreter" in told()
-    small = "SMALL = {'n': 4}\nn = 8\n\nclass Model: ...\n"
-    assert "smaller size of the inputs alone" in told(small, init_inputs=()) and "not in the interpreter" not in told(small)
-    assert "inputs and the constructor's arguments" in told(small, init_inputs=("8",))
-    assert "Kernels run in Triton's interpreter" in told(hardware=H200)
-
-
 def test_the_card_the_precision_and_the_verdict_are_told():
     text = prompt_for("analyze", read_briefs(SHOWN)["analyze"]).text
     facts = (
