@@ -1,5 +1,6 @@
 """The prompts with worked examples: kernels written by hand that fit the task, and for recurrent layers a recipe of the book."""
 
+from collections.abc import Sequence
 from functools import cache
 from pathlib import Path
 
@@ -39,9 +40,9 @@ EXAMPLES = WorkedExamples()
 """All worked examples."""
 
 
-def prompt_for(stage: str, brief: Brief) -> render.Prompt:
-    """The prompt of a stage for a brief, with recipes as worked examples: `render.prompt_for`."""
-    return render.prompt_for(stage, brief, EXAMPLES)
+def prompt_for(stage: str, brief: Brief, without: Sequence[str] = ()) -> render.Prompt:
+    """The prompt of a stage for a brief, with the worked examples, without some of `render.BLOCKS`: `render.prompt_for`."""
+    return render.prompt_for(stage, brief, EXAMPLES, without)
 
 
 def digest() -> str:

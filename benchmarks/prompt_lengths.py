@@ -1,7 +1,8 @@
 """How long the prompts of tasks are, by class: `python -m tritonsmith.benchmarks.prompt_lengths TASK.py ... [--out DIR]`.
 
 Prints a table with the tokens of the seed's prompt by task (characters / 4), and the median by class. With `--out` the prompts
-of both seeds are written there. Facts come from running each reference once, so the tasks should be the project's own.
+of both seeds are written there; `--without examples` or `--without rules` leaves that block out, for an ablation. Facts come from running
+each reference once, so the tasks should be the project's own.
 """
 
 from __future__ import annotations
@@ -20,18 +21,21 @@ from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import TaskError
 from tritonsmith.evaluator.tasks.files import load_task, settle_task
 from tritonsmith.prompts.author import Brief
+from tritonsmith.prompts.templates.render import BLOCKS
 
 CHARACTERS_PER_TOKEN = 4
 """What common tokenizers take on these texts, about."""
 
 
-def measure(path: Path, card: str, descriptions: TaskDescriptions, out: Path | None = None) -> dict[str, str | int]:
-    """Name, family, class and tokens of a task's first prompt; both seeds' prompts are written to `out`."""
+def measure(
+    path: Path, card: str, descriptions: TaskDescriptions, out: Path | None = None, without: Sequence[str] = ()
+) -> dict[str, str | int]:
+    """Name, family, class and tokens of a task's first prompt; both seeds' prompts are written to `out`, without some blocks."""
     task = load_task(str(path))
     facts = descriptions.describe(task)[0]
     task = settle_task(task, facts)
     hardware = named_card(card).model_copy(update={"present": True, "triton": "3.6.0", "torch": "2.11.0"})
-    prompts = [prompt_for("seed", Brief(task=task, facts=facts, hardware=hardware, branch=branch)) for branch in (0, 1)]
+    prompts = [prompt_for("seed", Brief(task=task, facts=facts, hardware=hardware, branch=branch), without) for branch in (0, 1)]
     for branch, prompt in enumerate(prompts):
         if out is not None:
             out.mkdir(parents=True, exist_ok=True)
@@ -46,11 +50,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("tasks", nargs="+", type=Path)
     parser.add_argument("--card", default="h200")
     parser.add_argument("--out", type=Path)
+    parser.add_argument("--without", nargs="+", choices=BLOCKS, default=(), help="blocks to leave out")
     given = parser.parse_args(arguments)
     rows, descriptions = [], TaskDescriptions()
     for path in given.tasks:
         try:
-            rows.append(measure(path, given.card, descriptions, given.out))
+            rows.append(measure(path, given.card, descriptions, given.out, given.without))
         except TaskError as error:
             sys.stderr.write(f"{path.stem}: {error}\n")
     descriptions.close()

@@ -160,6 +160,11 @@ def _count_moved(hardware: Hardware, work: KernelWork, at_once: float) -> float:
     return work.unique_bytes + (work.repeated_bytes if live > _CACHE_KEPT * hardware.l2_bytes else 0.0)
 
 
+def l2_bandwidth(hardware: Hardware) -> float:
+    """Bytes per second that all processors together load from the L2 cache into registers, by the fit."""
+    return hardware.processors * hardware.clock_hz * _L2_LOADED
+
+
 def _time_busy(hardware: Hardware, kernel: KernelFacts, work: KernelWork, used: float, sharing: int) -> tuple[float, float]:
     """Seconds that processors are busy, and of them the products'; `used` processors' worth of programs, `sharing` on one."""
     clock = used * hardware.clock_hz

@@ -6,8 +6,10 @@ import re
 from collections.abc import Sequence
 from typing import Any
 
+from tritonsmith.evaluator.cards.device_time import l2_bandwidth
 from tritonsmith.evaluator.cards.floors import Rates
-from tritonsmith.evaluator.schema import Allow, Hardware, KernelFacts, PrecisionClass, Task, TaskFacts
+from tritonsmith.evaluator.schema import Allow, Hardware, KernelFacts, OpNode, PrecisionClass, Task, TaskFacts
+from tritonsmith.evaluator.tasks.declarations import declarations_of
 from tritonsmith.prompts.author import Brief
 from tritonsmith.prompts.kinds import Family
 from tritonsmith.prompts.node_names import operation_name
@@ -18,6 +20,13 @@ _TANH = re.compile(r"tanh|GRU|LSTM|RNN|gelu|GELU")
 _BY_VALUE = ("int", "uint", "bool")
 """How dtypes of lengths, places and masks begin."""
 _DISCRETE = frozenset({"topk", "argmax", "argmin", "argsort", "sort", "kthvalue", "multinomial", "round", "floor", "ceil", "bucketize"})
+_MAXIMA = frozenset({"max", "min", "amax", "amin", "aminmax"})
+"""Operators whose result is a NaN of their input."""
+_MAX_POOL = re.compile(r"max_?pool", re.IGNORECASE)
+_GROUPS = re.compile(r"\bgroups\s*=")
+_QUOTIENTS = frozenset({"truediv", "div", "divide", "true_divide"})
+_WARP_GROUPS = (90, 100, 103)
+"""Cards whose products read both operands from shared memory while the next tiles arrive; others free a tile at once."""
 _NO_CORNERS = frozenset({Family.RECURRENT, Family.ATTENTION, Family.CONVOLUTION, Family.GEMM})
 """Families whose modules are not asked what infinities and NaN give."""
 _MANY_LAUNCHES = 3
@@ -30,7 +39,10 @@ def tell_facts(task: Task, facts: TaskFacts, hardware: Hardware, families: tuple
     Returns:
         rate: operations per second of its products at best, with `rate_words`, what that rate is;
         tolerances: for each dtype of its floating outputs the error, relative to the root mean square, that always passes;
-        products, half, float16, discrete, whole, by_values, corners, tanh: what its types and operators ask to be said.
+        products, half, float16, discrete, whole, by_values, corners, tanh, maxima, by_number, grouped: what its types and operators
+            ask to be said;
+        interpreted: whether a kernel that the card accepts also runs in the interpreter;
+        buffers, l2_rate: tiles that the stages of a product's loop hold, in words, and bytes per second from the L2 cache.
     """
     half = facts.precision is PrecisionClass.HALF or task.precision is PrecisionClass.HALF
     rates = Rates.of(hardware)
@@ -47,7 +59,16 @@ def tell_facts(task: Task, facts: TaskFacts, hardware: Hardware, families: tuple
         "half": half, "products": products, "rate": rate, "rate_words": words, "discrete": discrete, "whole": given,
         "by_values": given, "float16": "float16" in used or not half, "tanh": tanh, "corners": not products and not discrete,
         "tolerances": [(dtype, _EPSILONS[dtype]) for dtype in dict.fromkeys(outputs or ["float32"]) if dtype in _EPSILONS],
+        "maxima": bool(calls & _MAXIMA) or any(_MAX_POOL.search(f"{node.module_type} {node.target}") for node in facts.ops),
+        "by_number": discrete and any(map(_divides_by_number, facts.ops)), "grouped": bool(_GROUPS.search(task.source)),
+        "interpreted": declarations_of(task).small is not None, "l2_rate": l2_bandwidth(hardware),
+        "buffers": "`num_stages`" if hardware.capability in _WARP_GROUPS else "(`num_stages` - 1)",
     }  # fmt: skip
+
+
+def _divides_by_number(node: OpNode) -> bool:
+    """Whether an operator divides by a number of the code, not by a tensor."""
+    return node.target.rpartition(".")[2].rstrip("_") in _QUOTIENTS and any(type(value) in (int, float) for value in node.args[1:2])
 
 
 def _name_rate(precision: PrecisionClass, rates: Rates) -> str:

@@ -6,7 +6,7 @@ A missing variable is an error, not an empty place.
 import hashlib
 import re
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cache
 from itertools import islice
 from pathlib import Path
@@ -47,6 +47,8 @@ These prompts have 3.3 to 3.6 characters for each of the pieces that common toke
 
 MOST_EXAMPLES = 2
 """Worked examples of one prompt."""
+BLOCKS = ("examples", "rules")
+"""What `prompt_for` can leave out, so that an ablation sees its worth: kernels that are shown, and rules for writing them."""
 
 _FOLDER = Path(__file__).parent / VERSION
 _WITH_EXAMPLES = ("seed", "optimize")
@@ -112,6 +114,8 @@ class _Diet:
     code: bool
     families: int = MOST_FAMILIES
     """How many families' rules."""
+    rules: bool = True
+    """Whether there are rules at all."""
 
 
 def token_bound(text: str) -> int:
@@ -134,10 +138,16 @@ def digest(examples: Path, own: Path = _FOLDER) -> str:
     return made.hexdigest()[:12]
 
 
-def prompt_for(stage: str, brief: Brief, book: ExampleBook) -> Prompt:
+def prompt_for(stage: str, brief: Brief, book: ExampleBook, without: Sequence[str] = ()) -> Prompt:
     """The prompt of a stage (one of `STAGES`) for a brief, the fullest that is within `MOST_TOKENS`.
 
     A reference or kernel so long that nothing else is left to leave out makes a longer one.
+
+    Args:
+        stage: one of `STAGES`.
+        brief: what may be told.
+        book: the worked examples.
+        without: blocks to leave out, of `BLOCKS`; without examples the rules show no kernels of their own either.
 
     Raises:
         jinja2.UndefinedError: a template asks for what the stage's brief does not have.
@@ -146,11 +156,12 @@ def prompt_for(stage: str, brief: Brief, book: ExampleBook) -> Prompt:
     context = _context(stage, brief, families, book)
     template = _environment().get_template(f"{stage}.j2")
     for diet in _list_diets(stage, brief, families, book):
+        diet = _leave_out(diet, without)
         text = _tidy(template.render({**context, **_portions(brief, diet, families)}))
         if token_bound(text) <= MOST_TOKENS:
             break
     parts = [f"rules/{family.value}" for family in families[: diet.families]]
-    if stage != "analyze":
+    if stage != "analyze" and diet.rules:
         parts.insert(0, "rules/general")
     parts += [f"example: {example.title}" for example in diet.examples]
     parts += [f"hint/{name}" for name in context["hint_names"]]
@@ -166,6 +177,13 @@ def _list_diets(stage: str, brief: Brief, families: tuple[Family, ...], book: Ex
         yield _Diet((), attempts, code)
     yield _Diet((), 2, False)
     yield _Diet((), 1, False, 1)
+
+
+def _leave_out(diet: _Diet, without: Sequence[str]) -> _Diet:
+    """The diet without the blocks that an ablation leaves out."""
+    if "examples" in without:
+        diet = replace(diet, examples=(), code=False)
+    return replace(diet, families=0, rules=False) if "rules" in without else diet
 
 
 def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> Iterator[tuple[Example, ...]]:
@@ -185,7 +203,7 @@ def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBo
 def _portions(brief: Brief, diet: _Diet, families: tuple[Family, ...]) -> dict[str, Any]:
     left_out = max(0, len(brief.history) - diet.attempts)
     return {
-        "examples": diet.examples, "history": brief.history[left_out:], "left_out": left_out, "code": diet.code,
+        "examples": diet.examples, "history": brief.history[left_out:], "left_out": left_out, "code": diet.code, "rules": diet.rules,
         "families": [family.value for family in families[: diet.families]],
     }  # fmt: skip
 
