@@ -152,7 +152,7 @@ class LocalEvaluator(Evaluator):
         self._call_seconds = call_seconds
         self.baselines: tuple[str, ...] = BASELINES if baselines == "six" else ()  # of every verdict; none: the profile names them
         shown = None if device is None else {"CUDA_VISIBLE_DEVICES": device}
-        first = ServerProcess(target, sandbox=sandbox, environment=shown)
+        first = ServerProcess(target, sandbox=sandbox, environment=shown, shares=mark is not None)
         self._descriptions = descriptions or TaskDescriptions()  # its probe imports what it needs while the oracle does
         try:
             with compile_missing_bytecode():  # while these start
@@ -165,7 +165,6 @@ class LocalEvaluator(Evaluator):
         self.parallel = 1 if self.hardware.present else min(_MOST_ORACLES, os.cpu_count() or 1)
         # on a card one more is compiled while the other is measured; where several evaluators share it, the others do that
         self.admits = self.parallel + (self.hardware.present and mark is None)
-        self._shares = mark is not None
         self._mark, self._code = mark or folder / "measuring", folder / "code"  # exists while something is timed; what texts compile to
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
         self._oracles = OracleLease([first, *others], self._mark)
@@ -252,9 +251,7 @@ class LocalEvaluator(Evaluator):
 
     def _terms(self) -> JudgingTerms:
         """What an oracle is told besides the question."""
-        return JudgingTerms(
-            measuring=self._mark, code=self._code, baselines=self.baselines, call_seconds=self._call_seconds, shares=self._shares
-        )
+        return JudgingTerms(measuring=self._mark, code=self._code, baselines=self.baselines, call_seconds=self._call_seconds)
 
     async def race(
         self, task: Task, incumbent: KernelText, entrants: Sequence[KernelText], facts: LaunchFacts, keep: int, seconds: float
@@ -302,8 +299,7 @@ class LocalEvaluator(Evaluator):
         return await asyncio.to_thread(self._counted.count, task, kernel) if self.hardware.present else None
 
     def _prepare(self, kind: type[Prepare | WriteCall], oracle: ServerProcess, task: Task) -> Path:
-        shares = {"shares": self._shares} if kind is Prepare else {}
-        return self._oracles.ask(oracle, kind(task=task, baselines=self.baselines, **shares)).request
+        return self._oracles.ask(oracle, kind(task=task, baselines=self.baselines)).request
 
     async def describe(self, task: Task) -> TaskFacts:
         """Run and trace the reference once (cached); on a card it runs there too, as the first verdict needs. Raises TaskError."""

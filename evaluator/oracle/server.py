@@ -78,6 +78,7 @@ class Oracle:
     def __init__(self, pool: RunnerPool | None = None) -> None:
         self._hardware: Hardware | None = None
         self._card = CardUse()
+        self._shares = False
         self._judges: dict[str, CardJudge | CardFreeJudge] = {}
         self._pool = pool
 
@@ -92,11 +93,11 @@ class Oracle:
         match request:
             case Evaluate():
                 answer = EvaluateAnswer(verdict=self._evaluate(request))
-                self._settle(shares=request.shares)
+                self._settle()
                 return answer
             case Prepare():
                 judge = self._judge(request.task, request.baselines)
-                self._settle(shares=request.shares)
+                self._settle()
                 return FileAnswer(request=judge.session.compile_request)
             case WriteCall():
                 return FileAnswer(request=write_own_call(self._judge(request.task, request.baselines).session))
@@ -125,7 +126,8 @@ class Oracle:
         if self._pool is None and (hardware.present or not is_warm_start_begun()):
             establish(hello.sandbox, cuda=hardware.present)
             self._pool = RunnerPool.start() if hardware.present else None
-        self._card = CardUse(CardLock(name_card()) if hardware.present else None)
+        self._shares = hello.shares
+        self._card = CardUse(CardLock(name_card()) if hardware.present else None, self._pool if hello.shares else None)
         return HelloAnswer(hardware=note_software(hardware))
 
     def choose_hardware(self, target: str, use_card: bool) -> Hardware:
@@ -137,9 +139,9 @@ class Oracle:
             self._hardware = card if card and card.key == target.lower() else named_card(target)
         return self._hardware
 
-    def _settle(self, *, shares: bool) -> None:
+    def _settle(self) -> None:
         """Where other oracles share the card: wait until baselines are built, since another one may measure behind the answer."""
-        for judge in self._judges.values() if shares else ():
+        for judge in self._judges.values() if self._shares else ():
             if isinstance(judge, CardJudge):
                 with contextlib.suppress(InfrastructureError, BaselineError, CardMemoryError):  # the next question finds it again
                     judge.baselines.finish_building()

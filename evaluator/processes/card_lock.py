@@ -16,6 +16,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Protocol
 
 from tritonsmith.evaluator.errors import InfrastructureError
 
@@ -109,15 +110,28 @@ class CardLock:
             raise InfrastructureError(f"{path}: the card's lock cannot be opened ({error.strerror})") from error
 
 
+class Pausing(Protocol):
+    """Processes that can stand still."""
+
+    def pause(self) -> None:
+        """Let them stand still."""
+
+    def resume(self) -> None:
+        """Let them go on."""
+
+
 class CardUse:
     """How one process uses a card: beside others while it answers a question, and alone while it measures. For one thread.
 
     Args:
         lock: the card's; None where there is no card, and nothing is waited for.
+        waiting: processes that start ahead of their use. They stand still while this one has no part of the card: another one may
+            measure then, and a process that starts uses the card too. None: they go on.
     """
 
-    def __init__(self, lock: CardLock | None = None) -> None:
+    def __init__(self, lock: CardLock | None = None, waiting: Pausing | None = None) -> None:
         self._lock = lock
+        self._waiting = waiting
         self._held = contextlib.ExitStack()
         self._is_alone = False
         self._is_shared = False
@@ -136,7 +150,7 @@ class CardUse:
             yield
         finally:
             self._is_shared = False
-            self._held.close()
+            self._release()
 
     @contextlib.contextmanager
     def alone(self) -> Iterator[None]:
@@ -144,14 +158,14 @@ class CardUse:
         if self._lock is None or self._is_alone:
             yield
             return
-        self._held.close()  # first: two that share a card and both want it alone would wait for each other
+        self._release()  # first: two that share a card and both want it alone would wait for each other
         self._is_alone = True
         try:
             self._enter(self._lock.hold())
             yield
         finally:
             self._is_alone = False
-            self._held.close()
+            self._release()
             if self._is_shared:
                 self._enter(self._lock.share())
 
@@ -159,3 +173,10 @@ class CardUse:
         started = time.monotonic()
         self._held.enter_context(lock)
         self.waited += time.monotonic() - started
+        if self._waiting is not None:
+            self._waiting.resume()
+
+    def _release(self) -> None:
+        if self._waiting is not None:
+            self._waiting.pause()
+        self._held.close()

@@ -71,6 +71,8 @@ class Hello(ServerRequest[HelloAnswer]):
     """Whether it may use the card of this machine."""
     sandbox: str
     """Mode of the sandbox."""
+    shares: bool = False
+    """Whether other oracles of the caller use the same card: then nothing of this one goes on while it has no part of the card."""
 
 
 class JudgingTerms(Record):
@@ -84,8 +86,6 @@ class JudgingTerms(Record):
     """Names; none: the profile names them."""
     call_seconds: float
     """The longest that one call of a candidate may take."""
-    shares: bool = False
-    """Whether other oracles use the same card."""
 
 
 class EvaluateAnswer(Record):
@@ -121,8 +121,6 @@ class Prepare(ServerRequest[FileAnswer]):
     answered_by = FileAnswer
     task: Task
     baselines: tuple[str, ...] = ()
-    shares: bool = False
-    """Whether other oracles use the same card: then baselines are built before it is answered, and not behind the answer."""
 
 
 class WriteCall(ServerRequest[FileAnswer]):

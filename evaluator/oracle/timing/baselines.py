@@ -129,8 +129,12 @@ class BaselineProcess:
     def choose_modes(self, measure_ms: Callable[[int], float]) -> None:
         """Keep the faster setting of each undecided baseline; `measure_ms` times a setting by its number."""
         names, self.undecided = self.undecided, ()
-        for name in names:
-            self._choose_mode(name, measure_ms)
+        try:
+            for name in names:
+                self._choose_mode(name, measure_ms)
+        except BaseException:
+            self.close()  # so that the next candidate finds all of them built and chosen again
+            raise
 
     def _choose_mode(self, name: str, measure_ms: Callable[[int], float]) -> None:
         best: tuple[float, int] | None = None
@@ -139,7 +143,6 @@ class BaselineProcess:
                 self.runner.command(Command.CALL, mode, timeout=BUILD_SECONDS)
                 ms = measure_ms(mode)
             except Blamed:
-                self.close()  # so that the next candidate finds all of them built and chosen again
                 raise
             except RunnerFault as fault:
                 self._require_memory(name, fault)
