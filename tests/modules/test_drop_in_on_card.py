@@ -127,7 +127,16 @@ def test_it_is_right_and_costs_little(
 
 def test_one_graph_and_dynamic_sizes(used: tuple[DropIn, nn.Module, list[Any]]) -> None:
     drop_in, original, inputs = used
+    graphs: list[str] = []
+
+    def keep(graph: torch.fx.GraphModule, _: list[Any]) -> Callable[..., Any]:
+        graphs.append(graph.print_readable(print_output=False))
+        return graph.forward
+
     with torch.no_grad():
+        torch._dynamo.reset()
+        torch.compile(drop_in.module, fullgraph=True, backend=keep)(*inputs)
+        assert f"{drop_in.kernel.name.lower()}_{drop_in.kernel.digest}" in "".join(graphs), graphs
         torch._dynamo.reset()
         compiled = (
             torch.compile(nn.Sequential(drop_in.module), fullgraph=True)

@@ -17,7 +17,7 @@ def call_in_graph(module: nn.Module, engine: Engine, args: Sequence[Any], kwargs
     """The result of a call under torch.compile. All of it is plain Python that a compiler can follow."""
     kernel = engine.kernel
     if (
-        torch.compiler.is_exporting()
+        _is_exporting()
         or engine.guard.fault
         or engine.operator.skeleton is None
         or kernel.proof.updates
@@ -31,6 +31,11 @@ def call_in_graph(module: nn.Module, engine: Engine, args: Sequence[Any], kwargs
     if not _is_proven(engine, tensors, weights):
         return engine.original(module, *args, **kwargs)
     return kernel.form.build_result(engine.operator.compute(tensors, weights))
+
+
+def _is_exporting() -> bool:
+    """As `torch.compiler.is_exporting`, for which torch.compile of some versions (2.11) reads True in any graph."""
+    return torch.compiler._is_exporting_flag
 
 
 def _is_proven(
