@@ -50,10 +50,11 @@ class SandboxChoice(StrEnum):
 
 
 class BaselinesChoice(StrEnum):
-    """How many baselines quick verdicts are timed against on a card."""
+    """How many baselines verdicts are timed against on a card."""
 
     FOUR = "four"
     SIX = "six"
+    FOUR_ONLY = "four-only"
 
 
 class SeedFromChoice(StrEnum):
@@ -123,7 +124,7 @@ SandboxOption = Annotated[
 ]
 BaselinesOption = Annotated[
     BaselinesChoice,
-    typer.Option(help="Baselines of quick verdicts on a card: six has torch.compile's max-autotune modes too; strict verdicts always do."),
+    typer.Option(help="Baselines on a card: six has both max-autotune modes too, as strict verdicts have except with four-only."),
 ]
 AllowOption = Annotated[
     Allow,

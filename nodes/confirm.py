@@ -1,6 +1,6 @@
 """confirm: measure the best candidate again, in fresh processes with new seeds; only this verdict is reported."""
 
-from tritonsmith.evaluator.schema import Comparison, Verdict
+from tritonsmith.evaluator.schema import Verdict
 from tritonsmith.graph.pool import best, is_behind
 from tritonsmith.graph.state import State, Update, allow_of
 from tritonsmith.nodes.common import NodeRuntime, context_of, emit, session_of
@@ -8,12 +8,15 @@ from tritonsmith.nodes.judging import count_kernel, judge
 
 
 async def confirm(state: State, runtime: NodeRuntime) -> Update:
-    """Replace the quick verdict of the best working candidate by a strict one. The quick score is kept in `searched`."""
+    """Replace the quick verdict of the best working candidate by a strict one. The quick score is kept in `searched`.
+
+    A kernel that the search has measured below what is claimed is not measured again: the strict profile has more baselines, not fewer.
+    """
     verdicts = state.get("verdicts", {})
     chosen = best(state.get("candidates", {}), verdicts, allow_of(state))
     if chosen is None:
         return {"current": None}
-    if verdicts[chosen.id].profile != "strict" and _is_lost(verdicts[chosen.id], context_of(runtime).claims):
+    if verdicts[chosen.id].profile != "strict" and is_behind(verdicts[chosen.id], context_of(runtime).claims):
         return {"current": chosen.id}
     emit(runtime, "stage", "confirm", state, chosen.id)
     answer = await judge(chosen.id, "strict", "confirm", state, runtime)
@@ -26,8 +29,3 @@ async def confirm(state: State, runtime: NodeRuntime) -> Update:
     quick = {cid: verdicts[cid].score for cid in twins if cid in verdicts and verdicts[cid].profile != "strict"}
     # one text, one verdict, whichever branch wrote it
     return {"current": chosen.id, "verdicts": dict.fromkeys(twins, answer), "searched": {k: v for k, v in quick.items() if v is not None}}
-
-
-def _is_lost(verdict: Verdict, claims_from: float) -> bool:
-    """Whether the search has measured the best kernel slower than a claim needs: the strict profile has more baselines, and no mercy."""
-    return is_behind(verdict, claims_from) and verdict.timing is not None and verdict.timing.said is Comparison.SLOWER

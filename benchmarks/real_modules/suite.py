@@ -99,7 +99,7 @@ def main() -> None:
     parser.add_argument("--record", type=Path, help="a JSON file for every row")
     parser.add_argument("--write", action="store_true", help="only write the task files")
     parser.add_argument("--parallel", type=int, help="tasks at a time")
-    parser.add_argument("--baselines", default="six", help="the set of baselines, such as four or six")
+    parser.add_argument("--baselines", default="six", help="the set of baselines: four, six or four-only")
     parser.add_argument("--judges", type=int, default=1, help="evaluators per card")
     parser.add_argument("--target", help="a card that is not there: its times are estimates")
     options = parser.parse_args()

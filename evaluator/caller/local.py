@@ -31,7 +31,7 @@ from tritonsmith.evaluator.caller.questions.describe import Description, TaskDes
 from tritonsmith.evaluator.cards.cards import CARDS, named_card
 from tritonsmith.evaluator.cards.floors import add_floor
 from tritonsmith.evaluator.channel.compiled_code import locate_code
-from tritonsmith.evaluator.channel.doorbell import BASELINES
+from tritonsmith.evaluator.channel.doorbell import BASELINES, QUICK_BASELINES
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.processes.bytecode import compile_missing_bytecode
@@ -56,8 +56,8 @@ _SANITIZER_SECONDS = 45.0
 """The longest that compute-sanitizer may take: it delays a verdict whose numbers are right already, and says so where it did not end."""
 EVALUATE_SECONDS = 2700.0
 """A whole verdict; every step inside has a shorter limit of its own, so this only catches a stuck oracle."""
-BaselineSet = Literal["four", "six"]
-"""How many baselines a quick verdict has: the quick ones, or also those with an autotuner."""
+BaselineSet = Literal["four", "six", "four-only"]
+"""Baselines: four in quick verdicts and six in strict ones; six in all; four in all."""
 _MOST_ORACLES = 2
 """Oracles at work at once where there is no card."""
 
@@ -134,7 +134,7 @@ class LocalEvaluator(Evaluator):
         sandbox: `auto` (the layers that work here), `strict` (refuse where a needed one is missing) or `off`.
         device: the card, as CUDA_VISIBLE_DEVICES names it; None: the first that this process may see.
         descriptions: who describes tasks; closed with this evaluator.
-        baselines: how many baselines quick verdicts have on a card; strict ones have all.
+        baselines: how many baselines quick verdicts have on a card; strict ones have all, except with `four-only`.
         mark: a file that exists while something is timed, where other evaluators of this process use the same card; else its own.
     """
 
@@ -150,7 +150,8 @@ class LocalEvaluator(Evaluator):
         self.raw_dir = raw_dir or folder
         self.raw_dir.mkdir(parents=True, exist_ok=True)
         self._call_seconds = call_seconds
-        self.baselines: tuple[str, ...] = BASELINES if baselines == "six" else ()  # of every verdict; none: the profile names them
+        # of every verdict; none: the profile names them
+        self.baselines: tuple[str, ...] = {"six": BASELINES, "four-only": QUICK_BASELINES}.get(baselines, ())
         shown = None if device is None else {"CUDA_VISIBLE_DEVICES": device}
         first = ServerProcess(target, sandbox=sandbox, environment=shown, shares=mark is not None)
         self._descriptions = descriptions or TaskDescriptions()  # its probe imports what it needs while the oracle does

@@ -23,7 +23,7 @@ class JudgeSettings(Record):
     sandbox: str = "auto"
     """auto: every layer that works here; strict: refuse where a needed one is missing; off: none."""
     baselines: BaselineSet = "four"
-    """How many baselines quick verdicts have on a card: four, or six with torch.compile's max-autotune; strict ones have six."""
+    """Baselines on a card: four (strict verdicts have six, with torch.compile's max-autotune), six, or four-only, in strict ones too."""
     devices: str | None = None
     """Cards of this host that judge side by side: `0,1`, or `all`; empty: the first."""
     judges: int = Field(default=1, ge=1, le=16)
