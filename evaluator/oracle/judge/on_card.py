@@ -148,13 +148,14 @@ class CardJudge:
                 with self._step("check"):
                     order_dependent = self._check(log, runner, kernel, profile)
                 memory.look()
-                with self._step("build baselines"):
-                    self.baselines.wait_ready()
-                    self._further.wait_ready()
-                stack.enter_context(self.session.card.alone())  # what is profiled and timed from here on is timed without others
                 with self._step("facts"):
                     report = witness.report(self._limit) if witness else None
                     self._attempts.look_at_graph(witness, report, self._limit)
+            with self._step("build baselines"):
+                self.baselines.wait_ready()
+                self._further.wait_ready()
+            # from here on calls are timed, without others on the card; who waits for it has no process at work there
+            stack.enter_context(self.session.card.alone())
             self.timer.set_candidate(runner)
             with self._step("baselines"):
                 self.timer.open_baselines()
