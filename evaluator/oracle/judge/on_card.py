@@ -154,8 +154,7 @@ class CardJudge:
             with self._step("build baselines"):
                 self.baselines.wait_ready()
                 self._further.wait_ready()
-            # from here on calls are timed, without others on the card; who waits for it has no process at work there
-            stack.enter_context(self.session.card.alone())
+            stack.enter_context(self._have_card_alone(runner))  # from here on calls are timed
             self.timer.set_candidate(runner)
             with self._step("baselines"):
                 self.timer.open_baselines()
@@ -207,13 +206,24 @@ class CardJudge:
         with self._runner(kernel) as runner:
             timer.set_candidate(runner)
             baselines.wait_ready()
-            with self.session.card.alone():
+            with self._have_card_alone(runner):
                 timer.open_baselines()
                 if name not in baselines.modes:
                     return None
                 session = TimingSession(timer, runner, profile, self._limit, (name,), self._attempts.form)
                 session.compare_alone()
         return session
+
+    @contextlib.contextmanager
+    def _have_card_alone(self, runner: RunnerHandle) -> Iterator[None]:
+        """The card without other oracles. The candidate stands still while it is waited for, since another one may be timed then."""
+        runner.process.pause()
+        with contextlib.ExitStack() as stack:
+            try:
+                stack.enter_context(self.session.card.alone())
+            finally:
+                runner.process.resume()
+            yield
 
     @contextlib.contextmanager
     def _step(self, name: str) -> Iterator[None]:
