@@ -129,12 +129,8 @@ class BaselineProcess:
     def choose_modes(self, measure_ms: Callable[[int], float]) -> None:
         """Keep the faster setting of each undecided baseline; `measure_ms` times a setting by its number."""
         names, self.undecided = self.undecided, ()
-        try:
-            for name in names:
-                self._choose_mode(name, measure_ms)
-        except BaseException:
-            self.close()  # so that the next candidate finds all of them built and chosen again
-            raise
+        for name in names:
+            self._choose_mode(name, measure_ms)
 
     def _choose_mode(self, name: str, measure_ms: Callable[[int], float]) -> None:
         best: tuple[float, int] | None = None
@@ -142,7 +138,8 @@ class BaselineProcess:
             try:
                 self.runner.command(Command.CALL, mode, timeout=BUILD_SECONDS)
                 ms = measure_ms(mode)
-            except Blamed:
+            except (Blamed, InfrastructureError):
+                self.close()  # so that the next candidate finds all of them built and chosen again
                 raise
             except RunnerFault as fault:
                 self._require_memory(name, fault)

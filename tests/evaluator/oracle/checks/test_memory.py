@@ -295,7 +295,13 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
     class Runner:
         facts = staticmethod(lambda limit: {})
         process = SimpleNamespace(pause=lambda: None, resume=lambda: None)
-        __enter__ = __exit__ = lambda self, *about: made.append("runner")  # noqa: E731
+
+        def __enter__(self) -> Any:
+            made.append("runner")
+            return self
+
+        def __exit__(self, *about: object) -> None:
+            made.append("runner")
 
     plan = MemoryPlan(together=False, input_sets=1)
     pool = SimpleNamespace(fill=lambda **counts: made.append(f"waits: {counts}"))
