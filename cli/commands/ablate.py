@@ -16,6 +16,7 @@ from tritonsmith.cli.commands.optimize import (
     ConfirmOption,
     DevicesOption,
     KeyOption,
+    MemoryOption,
     ModelOption,
     MoneyOption,
     PricesOption,
@@ -81,6 +82,7 @@ def ablate(
     key_env: KeyOption = KEY,
     model_timeout: TimeoutOption = REQUEST_SECONDS,
     prices: PricesOption = None,
+    memory: MemoryOption = None,
     evaluator: JudgeOption = "local",
     devices: DevicesOption = None,
     confirm: ConfirmOption = ConfirmChoice.BESIDE,
@@ -115,7 +117,8 @@ def ablate(
     )  # fmt: skip
     settings = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
-        "model_timeout": model_timeout, "prices": prices, "target": target, "sandbox": sandbox.value, "allow": allow,
+        "model_timeout": model_timeout, "prices": prices,
+        "memory": None if memory is None else str(Path(memory).resolve()), "target": target, "sandbox": sandbox.value, "allow": allow,
         **name_evaluator(evaluator), "devices": devices, "confirm": confirm.value, "budget": budget,
     }  # fmt: skip
     plan = make_plan(
