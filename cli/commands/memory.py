@@ -27,7 +27,7 @@ def memory(
     forget_all: AllOption = False,
     as_json: JsonOption = False,
 ) -> None:
-    """List the verified kernels and the failures of earlier runs that `optimize --memory DIR` shows to authors, show one, or forget some."""
+    """List the verified kernels and the failures of earlier runs that a folder of `optimize --memory` keeps; show one, or forget some."""
     if sum((show is not None, bool(forget), forget_all)) > 1:
         raise UsageError("--show, --forget and --forget-all: choose one of them")
     kept = MemoryFolder(Path(folder))
@@ -53,7 +53,8 @@ def _print_list(kept: MemoryFolder, as_json: bool) -> None:
     out.print(f"{count_words(len(kernels), 'kernel')} and {count_words(len(failures), 'failure')} in {kept.root}.")
     if unreadable:
         out.print(f"{count_words(unreadable, 'file')} cannot be read and count for nothing; --forget-all removes them too.")
-    for record in (*kernels, *failures):
+    every: list[RememberedKernel | FailedAttempt] = [*kernels, *failures]
+    for record in every:
         out.print(f"  {record.name}  {_describe(record)}")
 
 

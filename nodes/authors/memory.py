@@ -227,11 +227,12 @@ def _write_example(kernel: RememberedKernel, source: str, left_out: str, hardwar
     shapes = ", ".join(str(shape) for shape in kernel.kind.shapes)
     title = "a kernel of this very task" if same else f"what {kernel.task} does{f', with inputs of shape {shapes}' if shapes else ''}"
     judged = "Proven right by the strict profile" if kernel.profile == STRICT else "Right by the quick checks, and not proven"
-    versions = " and ".join(f"{name} {_minor(version)}" for name, version in (("Triton", kernel.triton), ("PyTorch", kernel.torch)) if version)
+    known = [f"{name} {_minor(version)}" for name, version in (("Triton", kernel.triton), ("PyTorch", kernel.torch)) if version]
+    versions = f" with {' and '.join(known)}" if known else ""
     launches = count_words(kernel.launches, "launch", "launches")
     sentences = [
         f"{judged} in an earlier run: {kernel.score:.2f}x {kernel.baseline}, {kernel.timed} on {kernel.card}"
-        f"{f' with {versions}' if versions else ''}, {launches} per forward."
+        f"{versions}, {launches} per forward."
     ]
     if _minor(kernel.triton) != _minor(hardware.triton):
         before, here = _minor(kernel.triton) or "an unknown version", _minor(hardware.triton) or "an unknown one"
@@ -240,7 +241,7 @@ def _write_example(kernel: RememberedKernel, source: str, left_out: str, hardwar
     return Example(title=title, source=source, note=note[:_LONGEST_NOTE], start=same)
 
 
-def _describe_failure(candidate: Candidate, verdict: Verdict) -> dict[str, str]:
+def _describe_failure(candidate: Candidate, verdict: Verdict) -> dict[str, Any]:
     """Status, idea and reason of a failure, each short."""
     idea = _cut(candidate.rationale)
     if verdict.status is Status.OK and verdict.timing is not None:

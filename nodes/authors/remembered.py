@@ -137,7 +137,8 @@ class MemoryFolder:
 
     def find(self, name: str) -> RememberedKernel | FailedAttempt:
         """The record whose name begins so. Raises UsageError where there is none, or several."""
-        records = [record for record in (*self.kernels(), *self.failures()) if record.name.startswith(name)]
+        every: list[RememberedKernel | FailedAttempt] = [*self.kernels(), *self.failures()]
+        records = [record for record in every if record.name.startswith(name)]
         if not records:
             raise UsageError(f"{name}: {self.root} has no record of that name; `tritonsmith memory {self.root}` lists them")
         if len(records) > 1:

@@ -40,7 +40,7 @@ class Tape:
             self._replies[line["key"]].append(line)
         self.facts = {line["task"]: line["facts"] for line in lines if line.get("kind") == "facts"}
         self.memories: dict[str, Line] = {
-            line["task"]: {name: line[name] for name in ("examples", "failures") if name in line} for line in lines if line.get("kind") == "memory"
+            line["task"]: {name: line.get(name, ()) for name in ("examples", "failures")} for line in lines if line.get("kind") == "memory"
         }
         """What the run was told of earlier runs, by task."""
         self.verdicts = {(line["task"], line["kernel"], line["profile"]): line for line in lines if line.get("kind") == "verdict"}
