@@ -25,7 +25,8 @@ def folder(tmp_path):
 def test_records_are_listed_shown_and_forgotten(folder, capsys):
     assert run(["memory", str(folder)]) == 0
     listed = capsys.readouterr().out
-    assert listed.startswith("1 kernel and 1 failure in ") and "aa2-f  39_gru (recurrent, float32 ieee) on h200, Triton 3.6.0: racy" in listed
+    assert listed.startswith("1 kernel and 1 failure in ")
+    assert "aa2-f  39_gru (recurrent, float32 ieee) on h200, Triton 3.6.0: racy" in listed
     assert "4.50x cuda_graph, measured, strict" in listed
     assert run(["memory", str(folder), "--show", "aa1"]) == 0
     shown = capsys.readouterr().out

@@ -246,9 +246,10 @@ def test_a_stored_text_cannot_speak_to_the_model(recall):
 
 
 def test_a_long_kernel_is_shown_by_its_kernels_or_not_at_all(recall):
-    long = "import triton\n\n" + "@triton.jit\ndef kernel(x):\n    return x\n\n\ndef forward(x):\n" + "    x = x + 1\n" * 200 + "kernel[forward]\n"
+    jitted = "@triton.jit\ndef kernel(x):\n    return x"
+    long = f"import triton\n\n{jitted}\n\n\ndef forward(x):\n" + "    x = x + 1\n" * 200 + "kernel[forward]\n"
     (example,) = recall(kernel("long", source=long)).examples
-    assert example.source == "@triton.jit\ndef kernel(x):\n    return x" and "Only its kernels are shown" in example.note
+    assert example.source == jitted and "Only its kernels are shown" in example.note
     told = recall(kernel("too long", source="x = 1\n" * 200), kernel("not Python", source="class (:"), kernel("fits", score=1.1))
     assert "fits" in titles(told.model_copy(update={"examples": told.examples[-1:]}))
 
@@ -266,9 +267,12 @@ def test_a_kill_leaves_a_memory_that_can_be_read(tmp_path):
     for writer in range(2):
         child = os.fork()
         if child == 0:
-            while True:
-                for number in range(20):
-                    folder.put(kernel(f"k{number}", score=1.0 + writer, source="x = 1\n" * 20_000))
+            try:
+                while True:
+                    for number in range(20):
+                        folder.put(kernel(f"k{number}", score=1.0 + writer, source="x = 1\n" * 20_000))
+            finally:
+                os._exit(1)
         writers.append(child)
     try:
         deadline = time.monotonic() + 20
