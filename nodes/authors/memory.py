@@ -227,6 +227,7 @@ def _write_example(kernel: RememberedKernel, source: str, left_out: str, hardwar
     shapes = ", ".join(str(shape) for shape in kernel.kind.shapes)
     title = "a kernel of this very task" if same else f"what {kernel.task} does{f', with inputs of shape {shapes}' if shapes else ''}"
     judged = "Proven right by the strict profile" if kernel.profile == STRICT else "Right by the quick checks, and not proven"
+    judged += ", without a card," if kernel.timed == "estimated" else ""
     known = [f"{name} {_minor(version)}" for name, version in (("Triton", kernel.triton), ("PyTorch", kernel.torch)) if version]
     versions = f" with {' and '.join(known)}" if known else ""
     launches = count_words(kernel.launches, "launch", "launches")
@@ -272,7 +273,7 @@ def _list_failures(failures: Sequence[FailedAttempt], kind: TaskKind, hardware: 
     for failure in fitting:
         sort = (failure.status, _NUMBER.sub("0", failure.reason))
         seen[sort] = seen.get(sort, 0) + 1
-        quoted = f'"{_cut(failure.idea).replace(chr(34), chr(39))}" ' if failure.idea else ""
-        lines.append((seen[sort], f"{quoted}-> {failure.status}{f': {_cut(failure.reason)}' if failure.reason else ''}"))
+        quoted = f', "{_cut(failure.idea).replace(chr(34), chr(39))}"' if failure.idea else ""
+        lines.append((seen[sort], f"{_cut(failure.task)}{quoted} -> {failure.status}{f': {_cut(failure.reason)}' if failure.reason else ''}"))
     lines.sort(key=lambda line: line[0])
     return tuple(dict.fromkeys(line for _, line in lines))[:MOST_FAILURES]
