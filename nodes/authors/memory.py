@@ -274,6 +274,7 @@ def _list_failures(failures: Sequence[FailedAttempt], kind: TaskKind, hardware: 
         sort = (failure.status, _NUMBER.sub("0", failure.reason))
         seen[sort] = seen.get(sort, 0) + 1
         quoted = f', "{_cut(failure.idea).replace(chr(34), chr(39))}"' if failure.idea else ""
-        lines.append((seen[sort], f"{_cut(failure.task)}{quoted} -> {failure.status}{f': {_cut(failure.reason)}' if failure.reason else ''}"))
+        why = f": {_cut(failure.reason)}" if failure.reason else ""
+        lines.append((seen[sort], f"{_cut(failure.task)}{quoted} -> {failure.status}{why}"))
     lines.sort(key=lambda line: line[0])
     return tuple(dict.fromkeys(line for _, line in lines))[:MOST_FAILURES]
