@@ -19,6 +19,7 @@ from tritonsmith.cli.commands.draw import graph
 from tritonsmith.cli.commands.evaluate import evaluate
 from tritonsmith.cli.commands.fork import fork
 from tritonsmith.cli.commands.lint import lint
+from tritonsmith.cli.commands.memory import memory
 from tritonsmith.cli.commands.optimize import optimize
 from tritonsmith.cli.commands.policies import policies
 from tritonsmith.cli.commands.report import report
@@ -55,7 +56,7 @@ def _take_options(
 
 
 _COMMANDS = (
-    optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, report, assistants, policies, answers, doctor,
+    optimize, resume, fork, watch, ablate, worker, evaluate, detect, lint, graph, report, assistants, policies, answers, memory, doctor,
 )  # fmt: skip
 for command in _COMMANDS:
     app.command()(command)

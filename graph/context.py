@@ -18,10 +18,10 @@ from tritonsmith.graph.searches import Tuning
 from tritonsmith.graph.session import Keep, Session
 from tritonsmith.graph.state import Budget
 from tritonsmith.graph.storage.store import Store
-from tritonsmith.prompts.author import Author, Example
+from tritonsmith.prompts.author import Author, Recalled
 
-Recaller = Callable[[Task, TaskFacts, Hardware], Awaitable[tuple[Example, ...]]]
-"""Finds kernels of earlier runs that fit a task."""
+Recaller = Callable[[Task, TaskFacts, Hardware], Awaitable[Recalled]]
+"""Finds what earlier runs tell of a task."""
 Detector = Callable[[str, LaunchFacts, TaskFacts, Hardware, Timing | None], Detection]
 """Labels a kernel's text, given what was measured of it."""
 

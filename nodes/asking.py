@@ -13,7 +13,7 @@ from tritonsmith.nodes.chat.ledger import append_rows
 from tritonsmith.nodes.chat.records import Request, UsageRow, Waiting
 from tritonsmith.nodes.common import NodeRuntime, branch_of, context_of, emit, session_of
 from tritonsmith.prompts.analysis import Analysis
-from tritonsmith.prompts.author import Attempt, AuthorError, Brief
+from tritonsmith.prompts.author import Attempt, AuthorError, Brief, Recalled
 
 Answer = TypeVar("Answer")
 
@@ -87,6 +87,7 @@ async def brief_for(
     shown = [current, *chain] if current else chain
     sources = await asyncio.to_thread(lambda: [context.store.get(candidate.sha) for candidate in shown])
     attempts = [_attempt(state, candidate, source) for candidate, source in zip(shown, sources, strict=True)]
+    recalled = await context.memory(task, facts, hardware) if context.memory else Recalled()
     return Brief(
         task=task,
         facts=facts,
@@ -97,7 +98,8 @@ async def brief_for(
         analysis=analysis,
         stage=stage,
         allow=allow_of(state),
-        examples=await context.memory(task, facts, hardware) if context.memory else (),
+        examples=recalled.examples,
+        failures=recalled.failures,
     )
 
 

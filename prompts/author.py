@@ -33,6 +33,17 @@ class Example(Record):
     """The PyTorch module that it replaces; empty where the title says enough."""
     note: str = ""
     """What to learn from it, or what came of it."""
+    start: bool = False
+    """Whether it is a kernel of the very same task, to begin from."""
+
+
+class Recalled(Record):
+    """What earlier runs tell of a task."""
+
+    examples: tuple[Example, ...] = ()
+    """Verified kernels that fit it, best first."""
+    failures: tuple[str, ...] = ()
+    """Attempts at tasks of the same kind that failed, a line each."""
 
 
 class Raced(Record):
@@ -63,6 +74,8 @@ class Brief(Record):
     """Which labels may win."""
     examples: tuple[Example, ...] = ()
     """Verified kernels of earlier runs that fit this task, best first; empty without a memory."""
+    failures: tuple[str, ...] = ()
+    """Attempts of earlier runs at tasks of the same kind that failed, a line each."""
     raced: Raced | None = None
     """For analyses: the race that the author asked for; None where nobody asked."""
 

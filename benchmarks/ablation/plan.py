@@ -148,7 +148,8 @@ def _choose_experiment(policies: Sequence[str] | None, name: str | None) -> Expe
 def _complete_settings(settings: Mapping[str, Any]) -> dict[str, Any]:
     """The settings as JSON, complete, so that a default that changes later is seen as a change. Raises UsageError."""
     try:
-        config = RunConfig(task="", **{"claims_from": 0.0, **settings})  # policies are compared by the kernels that they reach
+        # policies are compared by the kernels that they reach, and no run may be shown those of another one
+        config = RunConfig(task="", **{"claims_from": 0.0, **settings, "remember": False})
     except ValidationError as error:
         first = error.errors()[0]
         raise UsageError(f"setting {'.'.join(map(str, first['loc']))}: {first['msg']} (got {first['input']!r})") from error

@@ -16,6 +16,7 @@ from tritonsmith.cli.commands.optimize import (
     ConfirmOption,
     DevicesOption,
     KeyOption,
+    MemoryOption,
     ModelOption,
     MoneyOption,
     PricesOption,
@@ -81,6 +82,7 @@ def ablate(
     key_env: KeyOption = KEY,
     model_timeout: TimeoutOption = REQUEST_SECONDS,
     prices: PricesOption = None,
+    memory: MemoryOption = None,
     evaluator: JudgeOption = "local",
     devices: DevicesOption = None,
     confirm: ConfirmOption = ConfirmChoice.BESIDE,
@@ -116,13 +118,12 @@ def ablate(
     settings = {
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "target": target, "sandbox": sandbox.value, "allow": allow,
-        **name_evaluator(evaluator), "devices": devices, "confirm": confirm.value, "budget": budget,
+        **name_evaluator(evaluator), "devices": devices, "confirm": confirm.value, "budget": budget, "memory": memory,
     }  # fmt: skip
     plan = make_plan(
         suite, None if policies is None else policies.split(","), experiment=experiment, repeats=repeats, seeds=seeds,
-        size=None if size is SizeChoice.AUTO else size.value, overrides=parse_overrides(set_ or []),
-        precision=None if precision is PrecisionChoice.AUTO else PrecisionClass(precision.value), 
-        mode=None if mode is None else mode.value, settings=settings,
+        size=None if size is SizeChoice.AUTO else size.value, overrides=parse_overrides(set_ or []), settings=settings,
+        precision=None if precision is PrecisionChoice.AUTO else PrecisionClass(precision.value), mode=None if mode is None else mode.value,
     )  # fmt: skip
     root = Path(out_folder or Path("runs") / f"ablate-{datetime.now(UTC).strftime('%Y%m%dT%H%M%SZ')}")
     find_plan(plan, root)

@@ -58,6 +58,8 @@ class RunConfig(JudgeSettings):
     """A folder with jobs for `tritonsmith worker`, which judges them elsewhere; empty: judged by this machine."""
     memory: str | None = None
     """A folder with kernels of earlier runs, shown as examples; this run's is added."""
+    remember: bool = True
+    """Whether what this run finds is added to `memory`; runs that are compared with each other only read it."""
     policy: str = "default"
     """The rules that answer every gate of the graph."""
     tuning: Tuning | None = None

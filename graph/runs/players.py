@@ -95,6 +95,7 @@ def open_players(
     replay: str | None = None,
     spool: str | None = None,
     memory: str | None = None,
+    remember: bool = True,
     budget: Budget | None = None,
     resumed: bool = False,
     gate: asyncio.Semaphore | None = None,
@@ -118,7 +119,7 @@ def open_players(
     if resumed and record is not None and not Path(record).is_file():
         raise UsageError(f"--record {record}: the recording that this run began is gone; put it back, or begin a new run")
     recorder = TapeRecorder(Path(record), model=writer.name, more=resumed) if record is not None else None
-    run_tape, remembered = RunTape(), Memory(Path(memory)) if memory is not None else None
+    run_tape, remembered = RunTape(), Memory(Path(memory), adds=remember) if memory is not None else None
 
     def wrap(chat: Chat) -> Chat:
         own = chat if isinstance(chat, HandoffChat) else KeptChat(chat if gate is None else GatedChat(chat, gate), run_tape)

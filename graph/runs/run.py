@@ -126,7 +126,7 @@ class Run:
         config = self.config
         players = open_players(
             self._models, author=self._author, record=config.record, replay=config.replay, spool=config.spool, memory=config.memory,
-            budget=config.budget, resumed=resumed, gate=self._shared.gate,
+            remember=config.remember, budget=config.budget, resumed=resumed, gate=self._shared.gate,
         )  # fmt: skip
         manifest = read_same_run(self.folder, config, sketch.source, self._passed) if resumed else None
         if manifest is None:

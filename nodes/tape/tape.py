@@ -39,8 +39,10 @@ class Tape:
         for line in self.requests:
             self._replies[line["key"]].append(line)
         self.facts = {line["task"]: line["facts"] for line in lines if line.get("kind") == "facts"}
-        self.memories: dict[str, list[Line]] = {line["task"]: line["examples"] for line in lines if line.get("kind") == "memory"}
-        """Examples of earlier runs that the run was shown."""
+        self.memories: dict[str, Line] = {
+            line["task"]: {name: line.get(name, ()) for name in ("examples", "failures")} for line in lines if line.get("kind") == "memory"
+        }
+        """What the run was told of earlier runs, by task."""
         self.verdicts = {(line["task"], line["kernel"], line["profile"]): line for line in lines if line.get("kind") == "verdict"}
         self.races = {(line["task"], line["race"]): line for line in lines if line.get("kind") == "race"}
         """Answers to timed races."""

@@ -49,6 +49,8 @@ MOST_EXAMPLES = 2
 """Worked examples of one prompt."""
 BLOCKS = ("examples", "rules")
 """What `prompt_for` can leave out, so that an ablation sees its worth: kernels that are shown, and rules for writing them."""
+MOST_FAILURES = 5
+"""Failures of earlier runs in one prompt."""
 
 _FOLDER = Path(__file__).parent / VERSION
 _WITH_EXAMPLES = ("seed", "optimize")
@@ -112,6 +114,8 @@ class _Diet:
     examples: tuple[Example, ...]
     attempts: int
     code: bool
+    failures: int = 0
+    """How many failures of earlier runs."""
     families: int = MOST_FAMILIES
     """How many families' rules."""
     rules: bool = True
@@ -164,6 +168,7 @@ def prompt_for(stage: str, brief: Brief, book: ExampleBook, without: Sequence[st
     if stage != "analyze" and diet.rules:
         parts.insert(0, "rules/general")
     parts += [f"example: {example.title}" for example in diet.examples]
+    parts += ["earlier failures"] * bool(brief.failures[: diet.failures])
     parts += [f"hint/{name}" for name in context["hint_names"]]
     return Prompt(stage=stage, family=families[0].value, text=text, version=VERSION, digest=digest(book.folder), parts=tuple(parts))
 
@@ -171,12 +176,13 @@ def prompt_for(stage: str, brief: Brief, book: ExampleBook, without: Sequence[st
 def _list_diets(stage: str, brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> Iterator[_Diet]:
     """Diets from the fullest to the leanest: with worked examples, else with the rules' short kernels, at last with few old attempts."""
     code = stage in _WITH_EXAMPLES
+    failures = MOST_FAILURES if code else 0
     for examples in _choose_examples(brief, families, book) if code else ():
-        yield _Diet(examples, 8, False)  # an example that fits teaches more than the rules' short kernels
+        yield _Diet(examples, 8, False, failures)  # an example that fits teaches more than the rules' short kernels
     for attempts in (8, 4, 2):
-        yield _Diet((), attempts, code)
+        yield _Diet((), attempts, code, failures)
     yield _Diet((), 2, False)
-    yield _Diet((), 1, False, 1)
+    yield _Diet((), 1, False, families=1)
 
 
 def _leave_out(diet: _Diet, without: Sequence[str]) -> _Diet:
@@ -188,7 +194,7 @@ def _leave_out(diet: _Diet, without: Sequence[str]) -> _Diet:
 
 def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBook) -> Iterator[tuple[Example, ...]]:
     """Choices of examples, best first: kernels of earlier runs before recipes, without the recipe of the current kernel."""
-    remembered = brief.examples[:MOST_EXAMPLES]
+    remembered = [example for example in brief.examples if brief.current is None or not example.start][:MOST_EXAMPLES]
     own = brief.current.candidate.recipe if brief.current else ""
     names = [name for name in book.name_examples(families, brief.task, brief.facts.full or brief.facts) if name != own]
     recipes = [book.write_example(name, brief.hardware, brief.task.precision) for name in names]
@@ -197,13 +203,14 @@ def _choose_examples(brief: Brief, families: tuple[Family, ...], book: ExampleBo
         for example in found:
             yield (*remembered, example)
     for count in range(len(remembered), 0, -1):
-        yield remembered[:count]
+        yield (*remembered[:count],)
 
 
 def _portions(brief: Brief, diet: _Diet, families: tuple[Family, ...]) -> dict[str, Any]:
     left_out = max(0, len(brief.history) - diet.attempts)
     return {
-        "examples": diet.examples, "history": brief.history[left_out:], "left_out": left_out, "code": diet.code, "rules": diet.rules,
+        "examples": diet.examples, "failures": brief.failures[: diet.failures], "history": brief.history[left_out:],
+        "left_out": left_out, "code": diet.code, "rules": diet.rules,
         "families": [family.value for family in families[: diet.families]],
     }  # fmt: skip
 
