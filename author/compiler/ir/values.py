@@ -275,6 +275,8 @@ class Anchor(Tensor):
     source: Tensor
     axes: tuple[int, ...]
     kind: str
+    inward: tuple[int, ...] = ()
+    """The same axes from the outermost to the innermost one in which a kernel goes along them, where that is another order."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
