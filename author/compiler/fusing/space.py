@@ -46,8 +46,6 @@ _ORDERLESS = ("sum", "moments", "max", "min", "prod", "any", "all", "exponential
 """Kinds of reductions that give the same in any order of their elements."""
 _LEAST_RUN = 16
 """Bytes of neighbours that are worth another order: half of what memory gives at once."""
-_LARGE = 65536
-"""Elements of a tensor from which on the order is worth it."""
 
 
 class Misfit(Exception):
@@ -303,7 +301,7 @@ def find_inward(anchor: Anchor, stops: Callable[[Tensor], bool]) -> tuple[int, .
     steps = {axis: abs(evaluate(index, {f"axis{axis}": 1}) - here) for axis in axes}
     nearest = min(axes, key=lambda axis: steps[axis])
     run = shape[nearest] * TYPES[anchor.source.dtype].bytes
-    if nearest == axes[-1] or steps[nearest] != 1 or steps[axes[-1]] <= 1 or run < _LEAST_RUN or size < _LARGE:
+    if nearest == axes[-1] or steps[nearest] != 1 or steps[axes[-1]] <= 1 or run < _LEAST_RUN:
         return ()
     return tuple(sorted(anchor.axes, key=lambda axis: -steps.get(axis, size)))
 

@@ -15,7 +15,7 @@ from tritonsmith.author.compiler.ir.values import Lookup, Tensor
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Kernel, share_quotients
-from tritonsmith.author.compiler.kernels.pieces import join_tests, widen
+from tritonsmith.author.compiler.kernels.pieces import assign, join_tests, widen
 from tritonsmith.author.compiler.kernels.rows import INSIDE
 from tritonsmith.author.compiler.kernels.tiling import round_up
 from tritonsmith.author.recipe import Settings
@@ -138,7 +138,7 @@ def _write_turned(region: PointwiseRegion, name: str, turn: Turn, in_memory: Cal
     blocks = {axis: -(-sizes[axis] // sides[axis]) for axis in sizes}
     arguments = Arguments()
     conditions = {axis: Name(f"in_{axis}") for axis in sizes}
-    arguments.used |= {DOWN, ACROSS, *(condition.name for condition in conditions.values())}
+    arguments.used |= {"pid", DOWN, ACROSS, *(condition.name for condition in conditions.values())}
     ragged = [axis for axis in sizes if sizes[axis] % sides[axis]]
     emitter = Emitter(
         arguments, in_memory, {axis: conditions[axis] if axis in ragged else None for axis in sizes}, frozenset((ROW, DOWN, ACROSS)),
@@ -148,16 +148,17 @@ def _write_turned(region: PointwiseRegion, name: str, turn: Turn, in_memory: Cal
     index = outer * (turn.down * turn.across) + down * turn.across + across
     for value in region.stores:
         emitter.store(value, index, emitter.read(value, unravel(index, value.shape)), index.names)
-    program = widen(_PROGRAM, arguments.largest >= _BIG)
-    head = [*statements(
-        """
-        across = ({program} % {wide} * ACROSS + tl.arange(0, ACROSS))[None, :]
-        down = ({program} // {wide} % {high} * DOWN + tl.arange(0, DOWN))[:, None]
-        """,
-        program=program, wide=blocks[ACROSS], high=blocks[DOWN],
-    )]  # fmt: skip
-    if turn.outer > 1:
-        head.append(statement("row = {program} // {tile}", program=program, tile=blocks[DOWN] * blocks[ACROSS]))
+    programs = variable("pid", turn.outer * blocks[DOWN] * blocks[ACROSS])
+    row, *block = unravel(programs, (turn.outer, blocks[DOWN], blocks[ACROSS]))
+    head: list[Statement] = [assign("pid", widen(_PROGRAM, arguments.largest >= _BIG))]
+    head += [assign(ROW, row.code)] if turn.outer > 1 else []
+    for axis, place, shown in zip(sizes, block, ("[:, None]", "[None, :]"), strict=True):
+        block_side = Name(axis.upper())
+        places = expression("tl.arange(0, {side})", side=block_side)
+        if place.names:
+            start = place.code if place.code == Name("pid") else Group(place.code)
+            places = expression("({start} * {side} + {places})", start=start, side=block_side, places=places)
+        head.append(assign(axis, expression(f"{{places}}{shown}", places=places)))
     head += [statement("{test} = {axis} < {size}", test=conditions[axis], axis=Name(axis), size=sizes[axis]) for axis in ragged]
     return Kernel(
         name=name, does="", arguments=arguments.list(), sizes=[], constants=[("DOWN", sides[DOWN]), ("ACROSS", sides[ACROSS])],

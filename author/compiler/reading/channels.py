@@ -17,7 +17,7 @@ _AXES = 4
 _WITH_BIAS, _WITH_WEIGHT_AND_BIAS = 2, 3
 """Operands of a sum with a bias, and of a convolution with one."""
 _PLAIN = {
-    "stride": (1, (1, 1), [1, 1]), "padding": (0, (0, 0), [0, 0]), "dilation": (1, (1, 1), [1, 1]), "groups": (1,), "padding_mode": ("zeros",)
+    "stride": (1, (1, 1), [1, 1]), "padding": (0, (0, 0), [0, 0]), "dilation": (1, (1, 1), [1, 1]), "groups": (1,),
 }  # fmt: skip
 """Arguments of a convolution under which a window of one place is a row of a matrix."""
 
