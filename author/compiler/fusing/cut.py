@@ -260,7 +260,7 @@ class Cutter(CutState):
         region = ProductRegion(card=self._card, product=product, name=product.name)
         for operand in product.operands:
             base = strip_views(operand)
-            cheap = _is_cheap(base, self._card.fits.rows.small) and operand not in product.squares
+            cheap = _is_cheap(base, self._card.fits.rows.small) and operand not in product.squares and not product.stored
             self._prepare(base, itself=False) if cheap else self.store(base)
         self.regions.append(region)
         self._places[id(product)] = region

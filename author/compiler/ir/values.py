@@ -349,6 +349,8 @@ class MatrixProduct(Anchor):
     """Whether reductions go along its rows; a tile must have all of them."""
     groups: int = 1
     """Of channels, in a convolution."""
+    stored: bool = False
+    """Whether its operands lie in memory, also those that are cheap to compute."""
     flops: float
     """Multiplications and additions, without those that only fill up."""
     node: str

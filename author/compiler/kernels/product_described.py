@@ -6,11 +6,14 @@ Sums are stored in two halves, each of which needs half the registers. Measured 
 
 from __future__ import annotations
 
-from tritonsmith.author.compiler.fusing.described import DescribedOperand, describe_operands, is_aligned
+import math
+from dataclasses import replace
+
+from tritonsmith.author.compiler.fusing.described import DescribedOperand, describe_operands, describe_windows, is_aligned
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import COLUMN, LINE, ProductSpace
 from tritonsmith.author.compiler.ir.code import Expression, Module, Name, Statement, Tuple, number
-from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, variable
+from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import BYTES, TYPE_NAMES, Tensor
 from tritonsmith.author.compiler.ir.walk import names_in
@@ -99,6 +102,148 @@ class DescribedWriter:
         writer = DescribedStores(self.region, self.grid, self.arguments, max(sizes) >= _BIG, "sums")
         writer.write_halves()
         return writer
+
+
+class WindowWriter(DescribedWriter):
+    """Writes the kernel of a convolution. Its operands can be described (`describe_windows`).
+
+    A tile has places as rows and filters as columns: tensor cores multiply few rows by many columns fastest.
+    """
+
+    def write(self) -> Kernel:
+        """The kernel."""
+        windows, boxes = describe_windows(self.region), self.tile.boxes
+        assert windows is not None and boxes is not None, "the tile is for operands that can be described"
+        self.windows, self.boxes = windows, boxes
+        self.arguments.used |= {*_WINDOW_NAMES}
+        images, high, wide, channels = windows.image.shape
+        filters, taps_down, taps_across, _ = windows.weights.shape
+        depth = taps_down * taps_across * channels
+        image, weights = self.arguments.take(windows.image), self.arguments.take(windows.weights)
+        described = statements(
+            """
+            images = tl.make_tensor_descriptor({image}, [{n}, {h}, {w}, {c}], [{hwc}, {wc}, {c}, 1], [{in_}, {ih}, {iw}, BLOCK_K])
+            filters = tl.make_tensor_descriptor({weights}, [{f}, {d}], [{d}, 1], [BLOCK_M, BLOCK_K])
+            """,
+            image=image, n=images, h=high, w=wide, c=channels, hwc=high * wide * channels, wc=wide * channels, in_=boxes.images,
+            ih=boxes.high, iw=boxes.wide, weights=weights, f=filters, d=depth,
+        )  # fmt: skip
+        if boxes.rest:
+            described += statements(
+                "more_filters = tl.make_tensor_descriptor({weights}, [{f}, {d}], [{d}, 1], [REST, BLOCK_K])", weights=weights, f=filters, d=depth,
+            )
+        loop_body = statements(
+            """
+            tap = step // {c}
+            left = images.load([image, {down}, {across}, step % {c}]).reshape(BLOCK_N, BLOCK_K)
+            total = tl.dot(left, filters.load([filter, step]).T, total)
+            """,
+            c=channels, down=_shift("down", expression("tap // {r}", r=taps_across), windows.padding[0]),
+            across=_shift("across", expression("tap % {r}", r=taps_across), windows.padding[1]),
+        )  # fmt: skip
+        if boxes.rest:
+            loop_body += statements("more = tl.dot(left, more_filters.load([filter + BLOCK_M, step]).T, more)")
+        stores = self._write_part("total", 0)
+        more = self._write_part("more", boxes.filters) if boxes.rest else []
+        body = statements(
+            """
+            {described}
+            {places}
+            total = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
+            {zeros}
+            for step in range(0, {depth}, BLOCK_K):
+                {loop_body}
+            {stores}
+            {more}
+            """,
+            described=described, places=self._find_box(), depth=depth, loop_body=loop_body, stores=stores, more=more,
+            zeros=statements("more = tl.zeros((BLOCK_N, REST), tl.float32)") if boxes.rest else [],
+        )  # fmt: skip
+        constants = [("BLOCK_M", boxes.filters), *([("REST", boxes.rest)] if boxes.rest else []), ("BLOCK_N", boxes.places)]
+        return Kernel(
+            name=self.name, does="", arguments=self.arguments.list(), sizes=[],
+            constants=[*constants, ("BLOCK_K", self.tile.depth)], body=body,
+            grid=expression("({programs},)", programs=self._count_filters() * math.prod(self._count_boxes())),
+            stores=list(self.region.stores), warps=self.tile.warps, stages=self.tile.stages,
+            described=frozenset((id(windows.image), id(windows.weights))),
+        )  # fmt: skip
+
+    def _count_filters(self) -> int:
+        return -(-self.windows.weights.shape[0] // (self.boxes.filters + self.boxes.rest))
+
+    def _count_boxes(self) -> tuple[int, int, int]:
+        return self.boxes.count(self.windows.image.shape[0], self.windows.outputs)
+
+    def _find_box(self) -> list[Statement]:
+        """The first filter of a program, and the image and the place where its box begins. Neighbouring programs share a box."""
+        filters, boxes = self._count_filters(), self.boxes
+        counts = self._count_boxes()
+        pid = variable("pid", filters * math.prod(counts))
+        box, part = unravel(pid, (math.prod(counts), filters))
+        image, down, across = unravel(box, counts)
+        sides = ((part, boxes.filters + boxes.rest), (image, boxes.images), (down, boxes.high), (across, boxes.wide))
+        named = zip(("filter", "image", "down", "across"), sides, strict=True)
+        return [statement("pid = tl.program_id(0)"), *(assign(name, (place * side).code) for name, (place, side) in named)]
+
+    def _write_part(self, sums: str, start: int) -> list[Statement]:
+        """What is done with the sums of the filters from one on."""
+        boxes, (high, wide) = self.boxes, self.windows.outputs
+        size = Name("REST" if start else "BLOCK_M")
+        count = boxes.rest if start else boxes.filters
+        filters = self.windows.weights.shape[0]
+        part = (boxes.filters + boxes.rest)
+        exact = filters % part == 0
+        grid = replace(self.grid, tile=replace(self.tile, rows=count, columns=boxes.places))
+        sizes = [value.size for value in (*self.region.reads.values(), *(value.holder for value in self.region.stores))]
+        big = max(sizes) >= _BIG
+        writer = WindowStores(self.region, grid, self.arguments, big, sums)
+        writer.shape = Tuple((BLOCK_N, size))
+        box_high, box_wide, images = boxes.high, boxes.wide, self.windows.image.shape[0]
+        whole = images % boxes.images == 0 and high % box_high == 0 and wide % box_wide == 0
+        writer.emitter.bounds = {
+            LINE: None if exact else expression("({m} < {filters})", m=LINE, filters=filters),
+            COLUMN: None if whole else Name("inside"),
+        }
+        first = expression("filter + BLOCK_M" if start else "filter")
+        places = expression("({first} + tl.arange(0, {size}))[None, :]", first=first, size=size)
+        head = [assign(LINE, widen(places, big))]
+        return [*head, *([] if start else self._number_places(whole, big)), *writer.write()]
+
+    def _number_places(self, whole: bool, big: bool) -> list[Statement]:
+        """The places of a box among those of all images, and which of them there are."""
+        boxes, (high, wide) = self.boxes, self.windows.outputs
+        if whole and boxes.wide == wide and (boxes.high == high or boxes.images == 1):
+            first = expression("(image * {high} + down) * {wide}", high=high, wide=wide)
+            return [assign(COLUMN, widen(expression("({first} + tl.arange(0, BLOCK_N))[:, None]", first=first), big))]
+        lines = statements(
+            """
+            place = tl.arange(0, BLOCK_N)[:, None]
+            box_image = image + place // {area}
+            box_down = down + place // {w} % {h}
+            box_across = across + place % {w}
+            """,
+            area=boxes.high * boxes.wide, w=boxes.wide, h=boxes.high,
+        )  # fmt: skip
+        if not whole:
+            test = "inside = (box_image < {n}) & (box_down < {high}) & (box_across < {wide})"
+            lines += statements(test, n=self.windows.image.shape[0], high=high, wide=wide)
+        number_ = expression("(box_image * {high} + box_down) * {wide} + box_across", high=high, wide=wide)
+        return [*lines, assign(COLUMN, widen(number_, big))]
+
+
+_WINDOW_NAMES = ("images", "filters", "more_filters", "image", "filter", "down", "across", "tap", "step", "more", "place", "box_image",
+                 "box_down", "box_across", "inside")  # fmt: skip
+"""Further names of a convolution's kernel."""
+
+
+def _shift(start: str, tap: Expression, rim: int) -> Expression:
+    """Where a tap reads along an axis."""
+    place = expression("{start} + {tap}", start=Name(start), tap=tap)
+    return expression("{place} - {rim}", place=place, rim=rim) if rim else place
+
+
+class WindowStores(StoreWriter):
+    """Writes what is done with sums of [places, filters]."""
 
 
 class DescribedStores(StoreWriter):

@@ -29,7 +29,7 @@ from tritonsmith.author.compiler.kernels.differences import OF_DIFFERENCES, find
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, make_function
 from tritonsmith.author.compiler.kernels.pieces import add, assign, join_tests, load, loop, times
-from tritonsmith.author.compiler.kernels.product_described import DescribedWriter
+from tritonsmith.author.compiler.kernels.product_described import DescribedWriter, WindowWriter
 from tritonsmith.author.compiler.kernels.product_grid import (
     BLOCK_M,
     BLOCK_N,
@@ -85,6 +85,8 @@ def write_product(region: ProductRegion, name: str, settings: Settings, made: di
             made[key] = write_fresh(operand, usual.places, free, tile.scheme, title, lambda value: id(value) in region.reads, programs)
             kernels.append(made[key].kernel)
         fresh[side] = replace(made[key], operand=operand)
+    if tile.boxes is not None:
+        return [WindowWriter(region, tile, name).write()]
     if tile.described:
         return [DescribedWriter(region, tile, name).write()]
     writer = OnceWriter if tile.at_once else ProductWriter
