@@ -23,10 +23,10 @@ import torch.nn.functional as F
 class Model(nn.Module):
     def __init__(self):
         super().__init__()
-        self.n1, self.c1 = nn.GroupNorm(2, 16), nn.Conv2d(16, 24, 3, padding=1)
-        self.t = nn.Linear(10, 24)
-        self.n2, self.c2 = nn.GroupNorm(3, 24), nn.Conv2d(24, 24, 3, padding=1)
-        self.skip = nn.Conv2d(16, 24, 1)
+        self.n1, self.c1 = nn.GroupNorm(2, 32), nn.Conv2d(32, 64, 3, padding=1)
+        self.t = nn.Linear(10, 64)
+        self.n2, self.c2 = nn.GroupNorm(8, 64), nn.Conv2d(64, 33, 3, padding=1)
+        self.skip = nn.Conv2d(32, 33, 1)
         self.half()
 
     def forward(self, x, t):
@@ -34,7 +34,7 @@ class Model(nn.Module):
         return self.skip(x) + self.c2(F.silu(self.n2(h)))
 
 def get_inputs():
-    return [torch.randn(2, 16, 5, 7, dtype=torch.float16), torch.randn(2, 10, dtype=torch.float16)]
+    return [torch.randn(2, 32, 5, 7, dtype=torch.float16), torch.randn(2, 10, dtype=torch.float16)]
 
 def get_init_inputs():
     return []
@@ -47,25 +47,43 @@ def task() -> Task:
     return Task(name="block", path="block.py", source=BLOCK)
 
 
-@pytest.fixture(scope="module")
-def text(task: Task) -> str:
-    """The module with its convolutions left to the library, channels last."""
+def write(task: Task, *choices: Choice) -> str:
+    """The module with choices for its three convolutions."""
     brief = Brief(task=task, facts=probe(task)[0], hardware=CARDS["h200"].model_copy(update={"present": True}))
     draft = asyncio.run(AUTHOR.seed(brief))
     candidate = Candidate(id="c1", sha="1", stage=Stage.SEED, recipe=draft.recipe, settings=draft.settings)
     current = Attempt(candidate=candidate, source=draft.source, verdict=scripted_verdict(0.3))
     analysis = Analysis(
         bottleneck="", optimisation_method="another cut", modification_plan="", category="algorithm_replacement",  # type: ignore[arg-type]
-        kernel_type="regions", settings={"cut": write_cut(dict.fromkeys(("c1", "c2", "skip"), Choice.CHANNELS_LAST))},
+        kernel_type="regions", settings={"cut": write_cut(dict(zip(("c1", "c2", "skip"), choices, strict=True)))},
     )
     changed = asyncio.run(AUTHOR.optimize(brief.model_copy(update={"current": current, "analysis": analysis})))
     assert changed is not None
     return changed.source
 
 
-def test_such_a_module_is_right(evaluator: LocalEvaluator, task: Task, text: str) -> None:
-    verdict = asyncio.run(evaluator.evaluate(task, text))
+@pytest.fixture(scope="module")
+def text(task: Task) -> str:
+    """The module with its convolutions left to the library."""
+    return write(task, *3 * [Choice.CHANNELS_LAST])
+
+
+@pytest.fixture(scope="module")
+def own_text(task: Task) -> str:
+    """The module with two convolutions of its own."""
+    return write(task, Choice.OWN_LAST, Choice.OWN_LAST, Choice.CHANNELS_LAST)
+
+
+@pytest.mark.parametrize("fixture", ["text", "own_text"])
+def test_such_a_module_is_right(evaluator: LocalEvaluator, task: Task, fixture: str, request: pytest.FixtureRequest) -> None:
+    verdict = asyncio.run(evaluator.evaluate(task, request.getfixturevalue(fixture)))
     assert verdict.status is Status.OK, verdict.message
+
+
+def test_a_convolution_reads_boxes_of_an_image_whose_rim_is_zero(own_text: str) -> None:
+    assert "F.conv2d(" not in own_text and own_text.count("self.c1.weight.permute(0, 2, 3, 1).contiguous()") == 1
+    assert "[2, 5, 7, 32], [1120, 224, 32, 1], [2, 8, 8, BLOCK_K]" in own_text
+    assert "memory_format=torch.channels_last" in own_text
 
 
 def test_no_bias_is_left_to_a_launch_of_its_own(text: str) -> None:
@@ -76,12 +94,12 @@ def test_no_bias_is_left_to_a_launch_of_its_own(text: str) -> None:
 
 
 def test_a_window_of_one_place_is_a_product_of_matrices(text: str) -> None:
-    assert re.search(r"F\.linear\(\w+, self\.skip\.weight\.reshape\(\(24, 16\)\)\)", text)
+    assert re.search(r"F\.linear\(\w+, self\.skip\.weight\.reshape\(\(33, 32\)\)\)", text)
 
 
 def test_moments_of_a_group_go_along_its_channels_first(text: str) -> None:
     (line,) = [line for line in text.splitlines() if "tl.load(c1_ptr" in line and "row" in line]
-    assert "(k // 8) * 24" in line and "k % 8" in line
+    assert "(k // 8) * 64" in line and "k % 8" in line
 
 
 def test_what_changes_the_order_of_an_image_has_tiles(text: str) -> None:
