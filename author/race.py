@@ -29,7 +29,8 @@ _KEPT = 0.5
 _IMAGE_AXES = 4
 _MOST_TOLD = 3
 """Parts that an analysis names."""
-_WORDS = {Choice.OWN: "own kernel", Choice.LIBRARY: "library", Choice.CHANNELS_LAST: "library with channels last"}
+_WORDS = {Choice.OWN: "own kernel", Choice.LIBRARY: "library", Choice.CHANNELS_LAST: "library with channels last",
+          Choice.OWN_LAST: "own kernel with channels last"}  # fmt: skip
 
 
 def list_contests(brief: Brief, match: Match) -> tuple[Contest, ...]:
@@ -152,6 +153,11 @@ class _Race:
         found = answer.find(Choice.CHANNELS_LAST.value)
         return found.us if found is not None else None
 
+    def _find_own_last(self, part: Part) -> float | None:
+        """A convolution's own kernel with channels last; None where that was not raced."""
+        found = self.times.get(part.contest.key, ContestTimes()).find(Choice.OWN_LAST.value)
+        return found.us if found is not None else None
+
     def _turn_us(self) -> float:
         """Images that forward is given and gives, in another order."""
         ends = [one for one in (*self.plan.forward.inputs, *self.plan.forward.stored) if len(one.shape) == _IMAGE_AXES]
@@ -184,6 +190,9 @@ class _Race:
             convolutions += chained is not None
             if chained is None:
                 changes += [change] if (change := self._change(part)) is not None else []
+            elif (own := self._find_own_last(part)) is not None and own < chained:
+                if part.now is not Choice.OWN_LAST:
+                    changes.append(_Change(part, Choice.OWN_LAST, self.find_now(part), own, among=True))
             elif part.now is not Choice.CHANNELS_LAST:
                 changes.append(_Change(part, Choice.CHANNELS_LAST, self.find_now(part), chained, among=True))
         return self._join(changes) if convolutions > 1 else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tritonsmith.author.compiler.costs import predict_region, time_regions
 from tritonsmith.author.compiler.cutting_out import count_places, cut_out, list_owners, turn_images
+from tritonsmith.author.compiler.fusing.described import takes_channels
 from tritonsmith.author.compiler.fusing.regions import (
     AttentionRegion,
     CallRegion,
@@ -15,6 +16,8 @@ from tritonsmith.author.compiler.fusing.regions import (
     ScatterRegion,
     WorkRegion,
 )
+from tritonsmith.author.compiler.ir.values import MatrixProduct, Tensor
+from tritonsmith.author.compiler.module.batch import list_all
 from tritonsmith.author.compiler.plan import RegionPlan, plan_part
 from tritonsmith.author.compiler.reading.channels import can_keep_channels_last, find_image
 from tritonsmith.author.compiler.reading.choices import Choice, write_cut
@@ -211,3 +214,12 @@ def _list_cuts(
     fast = precision is PrecisionClass.TF32 or made is not None and widen(getattr(made, "dtype", "float32")) != getattr(made, "dtype", "")
     if can_keep_channels_last(made) and fast:
         yield Choice.CHANNELS_LAST, write_cut({nodes[0]: Choice.CHANNELS_LAST})
+        if _can_be_described(facts, nodes[0], like):
+            yield Choice.OWN_LAST, write_cut({nodes[0]: Choice.OWN_LAST})
+
+
+def _can_be_described(facts: TaskFacts, node: str, like: RegionPlan) -> bool:
+    """Whether a convolution has a kernel of its own that reads an image with channels last."""
+    made = read_forward(facts, False, like.card, {node: Choice.OWN_LAST}).made.get(node)
+    products = [one for one in list_all([made]) if isinstance(one, MatrixProduct)] if isinstance(made, Tensor) else []
+    return like.card.fits.products.window_described > 0.0 and any(one.stored and takes_channels(one) for one in products)

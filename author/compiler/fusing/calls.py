@@ -73,8 +73,8 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
     moving = time_bytes(card, region.bytes)
     windows = describe_windows(region) if way is Way.HALF and product.window else None
     if windows is not None:
-        sums = count_window_sums(region, windows)
-        return max(time_launches(), time_product(card, 2.0 * sums * length, way, fits.window_described), moving)
+        multiplying = time_product(card, 2.0 * count_window_sums(region, windows) * length, way, fits.window_described)
+        return max(time_launches(), multiplying, moving)
     if half:
         share = fits.matrix_described if takes_descriptors(region, high, wide) else fits.matrix_half
         reading = 2.0 * sums * (high + wide) / (high * wide) * length / fits.half_l2_rate

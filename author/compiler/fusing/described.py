@@ -13,7 +13,7 @@ from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, COLUMN, DOWN, LINE, TAP
 from tritonsmith.author.compiler.ir.indices import Coordinates, Variable, ravel, unravel, variable
-from tritonsmith.author.compiler.ir.values import BYTES, Tensor, TensorView
+from tritonsmith.author.compiler.ir.values import BYTES, MatrixProduct, Tensor, TensorView
 
 ALIGNED = 16
 """Bytes of which a descriptor's address and strides are multiples."""
@@ -124,6 +124,11 @@ class WindowTile:
         return -(-product_images // self.images), -(-outputs[0] // self.high), -(-outputs[1] // self.wide)
 
 
+def takes_channels(product: MatrixProduct) -> bool:
+    """Whether a convolution has whole steps of channels."""
+    return product.sizes[-1] % _STEPS[-1] == 0
+
+
 def describe_windows(region: ProductRegion) -> DescribedWindows | None:
     """The operands of a convolution with steps of one place, of an image whose channels are neighbours; None for any other product."""
     product = region.product
@@ -134,7 +139,7 @@ def describe_windows(region: ProductRegion) -> DescribedWindows | None:
         return None
     (held, at), (source, where) = weights, image
     outputs, window = product.shape[2:], held.shape[1:3]
-    aligned = channels % _STEPS[-1] == 0 and BYTES[source.dtype] == BYTES[held.dtype] == _WIDTH
+    aligned = takes_channels(product) and BYTES[source.dtype] == BYTES[held.dtype] == _WIDTH
     tap = unravel(variable(TAP, taps), window)
     if not aligned or ravel(at, held.shape) != ravel((variable(LINE, rows), *tap, variable(ACROSS, channels)), held.shape):
         return None

@@ -44,8 +44,8 @@ _MOST_ELEMENTS, _MOST_TIMES = 128, 2
 """Elements of all values that are computed for one, and of each value on average, beyond which one of them is stored instead."""
 _ORDERLESS = ("sum", "moments", "max", "min", "prod", "any", "all", "exponentials", "logsumexp")
 """Kinds of reductions that give the same in any order of their elements."""
-_LEAST_RUN = 16
-"""Bytes of neighbours that are worth another order: half of what memory gives at once."""
+_LEAST_RUN = 8
+"""Bytes of neighbours that are worth another order: a quarter of what memory gives at once."""
 
 
 class Misfit(Exception):
