@@ -142,7 +142,8 @@ class _Race:
 
     def find_now(self, part: Part) -> float:
         """A part as it is: as raced, or else as measured in the whole module."""
-        chained = self._find_chained(part) if part.now is Choice.CHANNELS_LAST else None
+        find = {Choice.CHANNELS_LAST: self._find_chained, Choice.OWN_LAST: self._find_own_last}.get(part.now)
+        chained = find(part) if find is not None else None
         found = self.times.get(part.contest.key, ContestTimes()).find(part.now.value)
         raced = found.us if found is not None else None
         return chained if chained is not None else raced if raced is not None else part.ms * 1e3
@@ -154,9 +155,10 @@ class _Race:
         return found.us if found is not None else None
 
     def _find_own_last(self, part: Part) -> float | None:
-        """A convolution's own kernel with channels last; None where that was not raced."""
-        found = self.times.get(part.contest.key, ContestTimes()).find(Choice.OWN_LAST.value)
-        return found.us if found is not None else None
+        """A convolution's own kernel among others with channels last, or else by itself; None where that was not raced."""
+        contests = [one for one in (part.chained, part.contest) if one is not None]
+        found = [self.times.get(one.key, ContestTimes()).find(Choice.OWN_LAST.value) for one in contests]
+        return next((one.us for one in found if one is not None and one.us is not None), None)
 
     def _turn_us(self) -> float:
         """Images that forward is given and gives, in another order."""

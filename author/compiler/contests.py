@@ -185,17 +185,18 @@ def write_chained(facts: TaskFacts, nodes: Sequence[str], like: RegionPlan, hard
     A convolution among others needs no change of order: what is elementwise ahead of it and behind it has its order.
     """
     turned = turn_images(facts)
-    try:
-        plan = plan_part(turned, like, write_cut({nodes[0]: Choice.CHANNELS_LAST}))
-        settings = PLAIN_RECIPE.defaults(plan, hardware, like.precision)
-        if settings is None:
+    alternatives: list[Alternative] = []
+    for choice in (Choice.CHANNELS_LAST, *((Choice.OWN_LAST,) if _can_be_described(facts, nodes[0], like) else ())):
+        try:
+            plan = plan_part(turned, like, write_cut({nodes[0]: choice}))
+            settings = PLAIN_RECIPE.defaults(plan, hardware, like.precision)
+            if settings is None:
+                return None
+            alternatives.append(Alternative(name=choice.value, text=PLAIN_RECIPE.render(plan, settings | {"replayed": False})))
+        except NoPlan:
             return None
-        text = PLAIN_RECIPE.render(plan, settings | {"replayed": False})
-    except NoPlan:
-        return None
     inputs = tuple(ContestInput(spec=spec) for spec in turned.inputs if spec is not None)
-    alternative = Alternative(name=Choice.CHANNELS_LAST.value, text=text)
-    return Contest(inputs=inputs, alternatives=(alternative,), tf32=like.precision is PrecisionClass.TF32)
+    return Contest(inputs=inputs, alternatives=tuple(alternatives), tf32=like.precision is PrecisionClass.TF32)
 
 
 def _list_cuts(
