@@ -166,8 +166,8 @@ class RegionPlan(KernelPlan):
         """Weights that are read by convolutions with channels last, and by nothing else."""
         wanted, others = set[str](), set[str]()
         for region in self.regions:
-            node = region.call.name if isinstance(region, CallRegion) else region.product.node if isinstance(region, ProductRegion) else ""
-            last = self.called.get(node) in (Choice.CHANNELS_LAST, Choice.OWN_LAST)
+            last = isinstance(region, CallRegion) and self.called.get(region.call.name) is Choice.CHANNELS_LAST
+            last |= isinstance(region, ProductRegion) and region.product.stored
             for value in region.reads.values():
                 if isinstance(value, Held) and value.path:
                     (wanted if last and len(value.shape) == _IMAGE_AXES else others).add(value.path)

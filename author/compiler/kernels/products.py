@@ -85,10 +85,8 @@ def write_product(region: ProductRegion, name: str, settings: Settings, made: di
             made[key] = write_fresh(operand, usual.places, free, tile.scheme, title, lambda value: id(value) in region.reads, programs)
             kernels.append(made[key].kernel)
         fresh[side] = replace(made[key], operand=operand)
-    if tile.boxes is not None:
-        return [WindowWriter(region, tile, name).write()]
     if tile.described:
-        return [DescribedWriter(region, tile, name).write()]
+        return [(WindowWriter if tile.boxes else DescribedWriter)(region, tile, name).write()]
     writer = OnceWriter if tile.at_once else ProductWriter
     return [*kernels, writer(region, tile, name, fresh).write()]
 

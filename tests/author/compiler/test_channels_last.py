@@ -39,6 +39,27 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+STEPS = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c1, self.c2 = nn.Conv2d(32, 64, 3, padding=1, stride=2), nn.Conv2d(64, 330, (1, 3), padding="same")
+        self.n = nn.BatchNorm2d(330)
+        self.bfloat16()
+
+    def forward(self, x):
+        return F.relu(self.n(self.c2(F.silu(self.c1(x)))))
+
+def get_inputs():
+    return [torch.randn(1, 32, 16, 18, dtype=torch.bfloat16)]
+
+def get_init_inputs():
+    return []
+"""
 AUTHOR = RecipeAuthor()
 
 
@@ -47,15 +68,15 @@ def task() -> Task:
     return Task(name="block", path="block.py", source=BLOCK)
 
 
-def write(task: Task, *choices: Choice) -> str:
-    """The module with choices for its three convolutions."""
+def write(task: Task, **choices: Choice) -> str:
+    """The module with choices for its convolutions, by their names."""
     brief = Brief(task=task, facts=probe(task)[0], hardware=CARDS["h200"].model_copy(update={"present": True}))
     draft = asyncio.run(AUTHOR.seed(brief))
     candidate = Candidate(id="c1", sha="1", stage=Stage.SEED, recipe=draft.recipe, settings=draft.settings)
     current = Attempt(candidate=candidate, source=draft.source, verdict=scripted_verdict(0.3))
     analysis = Analysis(
         bottleneck="", optimisation_method="another cut", modification_plan="", category="algorithm_replacement",  # type: ignore[arg-type]
-        kernel_type="regions", settings={"cut": write_cut(dict(zip(("c1", "c2", "skip"), choices, strict=True)))},
+        kernel_type="regions", settings={"cut": write_cut(choices)},
     )
     changed = asyncio.run(AUTHOR.optimize(brief.model_copy(update={"current": current, "analysis": analysis})))
     assert changed is not None
@@ -65,18 +86,26 @@ def write(task: Task, *choices: Choice) -> str:
 @pytest.fixture(scope="module")
 def text(task: Task) -> str:
     """The module with its convolutions left to the library."""
-    return write(task, *3 * [Choice.CHANNELS_LAST])
+    return write(task, **dict.fromkeys(("c1", "c2", "skip"), Choice.CHANNELS_LAST))
 
 
 @pytest.fixture(scope="module")
 def own_text(task: Task) -> str:
     """The module with two convolutions of its own."""
-    return write(task, Choice.OWN_LAST, Choice.OWN_LAST, Choice.CHANNELS_LAST)
+    return write(task, c1=Choice.OWN_LAST, c2=Choice.OWN_LAST, skip=Choice.CHANNELS_LAST)
 
 
 @pytest.mark.parametrize("fixture", ["text", "own_text"])
 def test_such_a_module_is_right(evaluator: LocalEvaluator, task: Task, fixture: str, request: pytest.FixtureRequest) -> None:
     verdict = asyncio.run(evaluator.evaluate(task, request.getfixturevalue(fixture)))
+    assert verdict.status is Status.OK, verdict.message
+
+
+def test_a_convolution_whose_windows_lie_apart_is_written_another_way(evaluator: LocalEvaluator) -> None:
+    task = Task(name="steps", path="steps.py", source=STEPS)
+    text = write(task, c1=Choice.OWN_LAST, c2=Choice.OWN_LAST)
+    assert text.count("images = tl.make_tensor_descriptor(") == 1 and text.count("memory_format=torch.channels_last") == 1
+    verdict = asyncio.run(evaluator.evaluate(task, text))
     assert verdict.status is Status.OK, verdict.message
 
 
