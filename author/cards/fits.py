@@ -200,8 +200,8 @@ HOPPER = Fits(
         matrix_half=0.87, matrix_described=1.0, half_l2_rate=1.1e13,
         split_rate=2e11, split_few_rate=1e11,  # 45 to 560 of 1e9, by task
         l2_rate=8e12, stored=2.9e-12, scattered=1.1e-11,
-        # Two convolutions of fp16 images by descriptors, 2026-11-28: 8 x 320 and 8 x 640 channels at 32 x 32 to 640 take 46 and 87 us,
-        # where the library without a bias takes 64 and 105. Predicted: 46 and 92.
+        # Two convolutions of fp16 images by descriptors, in kernels of this form written by hand, 2026-11-28: 8 x 320 and 8 x 640 channels
+        # at 32 x 32 to 640 take 46 and 87 us, where the library without a bias takes 64 and 105. Predicted: 46 and 92.
         window_described=0.97,
         # The same kernels: windows of several taps that are split in the loop reach a fifth of the rate, matrices two thirds.
         window_flops=250.0, matrix_flops=1000.0, filled_flops=250.0,
