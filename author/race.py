@@ -29,7 +29,8 @@ _KEPT = 0.5
 _IMAGE_AXES = 4
 _MOST_TOLD = 3
 """Parts that an analysis names."""
-_WORDS = {Choice.OWN: "own kernel", Choice.LIBRARY: "library", Choice.CHANNELS_LAST: "library with channels last"}
+_WORDS = {Choice.OWN: "own kernel", Choice.LIBRARY: "library", Choice.CHANNELS_LAST: "library with channels last",
+          Choice.OWN_LAST: "own kernel with channels last"}  # fmt: skip
 
 
 def list_contests(brief: Brief, match: Match) -> tuple[Contest, ...]:
@@ -141,7 +142,8 @@ class _Race:
 
     def find_now(self, part: Part) -> float:
         """A part as it is: as raced, or else as measured in the whole module."""
-        chained = self._find_chained(part) if part.now is Choice.CHANNELS_LAST else None
+        find = {Choice.CHANNELS_LAST: self._find_chained, Choice.OWN_LAST: self._find_own_last}.get(part.now)
+        chained = find(part) if find is not None else None
         found = self.times.get(part.contest.key, ContestTimes()).find(part.now.value)
         raced = found.us if found is not None else None
         return chained if chained is not None else raced if raced is not None else part.ms * 1e3
@@ -151,6 +153,12 @@ class _Race:
         answer = self.times.get(part.chained.key, ContestTimes()) if part.chained else ContestTimes()
         found = answer.find(Choice.CHANNELS_LAST.value)
         return found.us if found is not None else None
+
+    def _find_own_last(self, part: Part) -> float | None:
+        """A convolution's own kernel among others with channels last, or else by itself; None where that was not raced."""
+        contests = [one for one in (part.chained, part.contest) if one is not None]
+        found = [self.times.get(one.key, ContestTimes()).find(Choice.OWN_LAST.value) for one in contests]
+        return next((one.us for one in found if one is not None and one.us is not None), None)
 
     def _turn_us(self) -> float:
         """Images that forward is given and gives, in another order."""
@@ -184,6 +192,9 @@ class _Race:
             convolutions += chained is not None
             if chained is None:
                 changes += [change] if (change := self._change(part)) is not None else []
+            elif (own := self._find_own_last(part)) is not None and own < chained:
+                if part.now is not Choice.OWN_LAST:
+                    changes.append(_Change(part, Choice.OWN_LAST, self.find_now(part), own, among=True))
             elif part.now is not Choice.CHANNELS_LAST:
                 changes.append(_Change(part, Choice.CHANNELS_LAST, self.find_now(part), chained, among=True))
         return self._join(changes) if convolutions > 1 else None

@@ -7,6 +7,7 @@ from dataclasses import dataclass, replace
 
 from tritonsmith.author.compiler.costs import predict_region, time_regions
 from tritonsmith.author.compiler.cutting_out import count_places, cut_out, list_owners, turn_images
+from tritonsmith.author.compiler.fusing.described import takes_channels
 from tritonsmith.author.compiler.fusing.regions import (
     AttentionRegion,
     CallRegion,
@@ -15,6 +16,8 @@ from tritonsmith.author.compiler.fusing.regions import (
     ScatterRegion,
     WorkRegion,
 )
+from tritonsmith.author.compiler.ir.values import MatrixProduct, Tensor
+from tritonsmith.author.compiler.module.batch import list_all
 from tritonsmith.author.compiler.plan import RegionPlan, plan_part
 from tritonsmith.author.compiler.reading.channels import can_keep_channels_last, find_image
 from tritonsmith.author.compiler.reading.choices import Choice, write_cut
@@ -182,17 +185,18 @@ def write_chained(facts: TaskFacts, nodes: Sequence[str], like: RegionPlan, hard
     A convolution among others needs no change of order: what is elementwise ahead of it and behind it has its order.
     """
     turned = turn_images(facts)
-    try:
-        plan = plan_part(turned, like, write_cut({nodes[0]: Choice.CHANNELS_LAST}))
-        settings = PLAIN_RECIPE.defaults(plan, hardware, like.precision)
-        if settings is None:
+    alternatives: list[Alternative] = []
+    for choice in (Choice.CHANNELS_LAST, *((Choice.OWN_LAST,) if _can_be_described(facts, nodes[0], like) else ())):
+        try:
+            plan = plan_part(turned, like, write_cut({nodes[0]: choice}))
+            settings = PLAIN_RECIPE.defaults(plan, hardware, like.precision)
+            if settings is None:
+                return None
+            alternatives.append(Alternative(name=choice.value, text=PLAIN_RECIPE.render(plan, settings | {"replayed": False})))
+        except NoPlan:
             return None
-        text = PLAIN_RECIPE.render(plan, settings | {"replayed": False})
-    except NoPlan:
-        return None
     inputs = tuple(ContestInput(spec=spec) for spec in turned.inputs if spec is not None)
-    alternative = Alternative(name=Choice.CHANNELS_LAST.value, text=text)
-    return Contest(inputs=inputs, alternatives=(alternative,), tf32=like.precision is PrecisionClass.TF32)
+    return Contest(inputs=inputs, alternatives=tuple(alternatives), tf32=like.precision is PrecisionClass.TF32)
 
 
 def _list_cuts(
@@ -211,3 +215,12 @@ def _list_cuts(
     fast = precision is PrecisionClass.TF32 or made is not None and widen(getattr(made, "dtype", "float32")) != getattr(made, "dtype", "")
     if can_keep_channels_last(made) and fast:
         yield Choice.CHANNELS_LAST, write_cut({nodes[0]: Choice.CHANNELS_LAST})
+        if _can_be_described(facts, nodes[0], like):
+            yield Choice.OWN_LAST, write_cut({nodes[0]: Choice.OWN_LAST})
+
+
+def _can_be_described(facts: TaskFacts, node: str, like: RegionPlan) -> bool:
+    """Whether a convolution has a kernel of its own that reads an image with channels last."""
+    made = read_forward(facts, False, like.card, {node: Choice.OWN_LAST}).made.get(node)
+    products = [one for one in list_all([made]) if isinstance(one, MatrixProduct)] if isinstance(made, Tensor) else []
+    return like.card.fits.products.window_described > 0.0 and any(one.stored and takes_channels(one) for one in products)

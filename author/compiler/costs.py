@@ -15,6 +15,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     WorkRegion,
     count_long_passes,
 )
+from tritonsmith.author.compiler.ir.values import Held
 from tritonsmith.author.compiler.kernels.held import is_held
 from tritonsmith.author.compiler.plan import RegionPlan
 from tritonsmith.author.cost import Way, bound_product, choose_way, time_bytes, time_launches, time_operators, time_product
@@ -36,6 +37,12 @@ def predict_launches(plan: RegionPlan) -> float:
     kernels = sum(len(names) for names in plan.kernel_names)
     kernels += sum(region.call.stack.launches for region in plan.regions if isinstance(region, StackRegion))
     return time_launches(kernels) + time_operators(sum(isinstance(region, CallRegion) and region.library for region in plan.regions))
+
+
+def predict_copies(plan: RegionPlan) -> float:
+    """Seconds in which a replay copies what forward is given, and what it gives."""
+    tensors = [one for one in (*plan.forward.inputs, *plan.forward.stored) if not (isinstance(one, Held) and one.number)]
+    return time_bytes(plan.card, 2.0 * sum(one.bytes for one in tensors))
 
 
 def predict_plan(plan: RegionPlan, precision: PrecisionClass) -> float:

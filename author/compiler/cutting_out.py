@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.author.compiler.ir.values import Tensor, base_of
+from tritonsmith.author.compiler.reading.channels import find_call
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.compiler.reading.reader import Forward
 from tritonsmith.author.plan import NoPlan
@@ -88,7 +89,7 @@ class _Part:
         value = self.forward.made.get(node.name)
         if not isinstance(value, Tensor):
             return False
-        base = base_of(value)
+        base = base_of(find_call(value))
         return id(value) in self.read or id(base) in self.read and self.owners.get(id(base)) == node.name
 
     def _is_tensor(self, name: str) -> bool:

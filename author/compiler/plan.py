@@ -167,6 +167,7 @@ class RegionPlan(KernelPlan):
         wanted, others = set[str](), set[str]()
         for region in self.regions:
             last = isinstance(region, CallRegion) and self.called.get(region.call.name) is Choice.CHANNELS_LAST
+            last |= isinstance(region, ProductRegion) and region.product.stored
             for value in region.reads.values():
                 if isinstance(value, Held) and value.path:
                     (wanted if last and len(value.shape) == _IMAGE_AXES else others).add(value.path)
@@ -310,7 +311,7 @@ def cut_task(
     parts = precision is not PrecisionClass.TF32
     first = read_forward(facts, training, card, None)
     needed = dict.fromkeys((one.product.name for one in list_all(first.stored) if isinstance(one, Attention)), Choice.LIBRARY)
-    called = needed | {node: choice for node, choice in chosen.items() if choice in CALLS}
+    called = needed | {node: choice for node, choice in chosen.items() if choice is not Choice.OWN}
     products: dict[str, MatrixProduct] = {}
     layers: dict[str, int] = {}
     kernels = calls = 0.0  # seconds of either way for the products that become calls
@@ -326,10 +327,10 @@ def cut_task(
         calls += sum(predict_call(one, precision) for one in behind)
         slow = {one.product.node for one in behind}
         slow |= {one.recurrence.node for one in regions if isinstance(one, RecurrentRegion) and prefers_library(one)}
-        slow -= called.keys() | chosen.keys()
+        slow -= chosen.keys() | {node for node, choice in called.items() if choice in CALLS}
         if not slow:
             break
-        called |= {node: _choose_call(products, node) for node in sorted(slow)}
+        called |= {node: _choose_call(products, node, called, card) for node in sorted(slow)}
     if not chosen and len(called) > len(needed) and leaves_all_to_library(regions, products, layers, card, kernels / (calls or 1.0)):
         # a slow kernel is more than none
         forward = read_forward(facts, training, card, needed, parts)
@@ -338,10 +339,17 @@ def cut_task(
     return forward, regions, called
 
 
-def _choose_call(products: Mapping[str, MatrixProduct], node: str) -> Choice:
-    """How PyTorch is called for a product: several convolutions of 16 bits go on with channels last, as tensor cores read them."""
+def _choose_call(products: Mapping[str, MatrixProduct], node: str, tried: Mapping[str, Choice], card: CardModel) -> Choice:
+    """How a product is done that a plain kernel does slower than PyTorch.
+
+    Several convolutions of 16 bits go on with channels last, as tensor cores read them: by a kernel of their own, unless that is slower
+    too, and else by PyTorch.
+    """
     images = [name for name, one in products.items() if one.window and len(one.shape) == _IMAGE_AXES and widen(one.dtype) != one.dtype]
-    return Choice.CHANNELS_LAST if node in images and len(images) > 1 else Choice.LIBRARY
+    if node not in images or len(images) < 2:
+        return Choice.LIBRARY
+    own = card.fits.products.window_described > 0.0 and node not in tried and products[node].sizes[3] > 1
+    return Choice.OWN_LAST if own else Choice.CHANNELS_LAST
 
 
 def _forget_places(forward: Forward) -> None:

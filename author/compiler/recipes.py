@@ -6,7 +6,15 @@ from dataclasses import replace
 
 from tritonsmith.author.cards.fits import HeadFits
 from tritonsmith.author.cards.model import model_card
-from tritonsmith.author.compiler.costs import account_regions, describe_gain, predict_launches, predict_plan, predict_regions, predict_work
+from tritonsmith.author.compiler.costs import (
+    account_regions,
+    describe_gain,
+    predict_copies,
+    predict_launches,
+    predict_plan,
+    predict_regions,
+    predict_work,
+)
 from tritonsmith.author.compiler.example import EXAMPLE
 from tritonsmith.author.compiler.fusing.calls import WIDE
 from tritonsmith.author.compiler.fusing.described import describe_operands
@@ -85,7 +93,7 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     if found is None or not can_replay(plan):
         return found
     many = not plan.takes_any or len(plan.regions) >= _MANY_LAUNCHES
-    return found | {"replayed": many and predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision)}
+    return found | {"replayed": many and predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision) + predict_copies(plan)}
 
 
 def _list_blocks(attentions: list[Attention], plain: Settings, fits: HeadFits) -> list[Settings]:

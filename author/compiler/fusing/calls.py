@@ -9,7 +9,7 @@ from __future__ import annotations
 from collections.abc import Collection, Iterable, Mapping
 
 from tritonsmith.author.cards.model import CardModel
-from tritonsmith.author.compiler.fusing.described import takes_descriptors
+from tritonsmith.author.compiler.fusing.described import count_window_sums, describe_windows, takes_descriptors
 from tritonsmith.author.compiler.fusing.operands import find_fresh, has_rim
 from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
 from tritonsmith.author.compiler.ir.values import BYTES, MatrixProduct, Tensor, TensorView
@@ -71,6 +71,10 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
     length = taps * _round(depth, min(_STEP, fill(depth)))
     sums = _round(tiles, card.processors) * high * wide
     moving = time_bytes(card, region.bytes)
+    windows = describe_windows(region) if way is Way.HALF and product.window else None
+    if windows is not None:
+        multiplying = time_product(card, 2.0 * count_window_sums(region, windows) * length, way, fits.window_described)
+        return max(time_launches(), multiplying, moving)
     if half:
         share = fits.matrix_described if takes_descriptors(region, high, wide) else fits.matrix_half
         reading = 2.0 * sums * (high + wide) / (high * wide) * length / fits.half_l2_rate

@@ -32,6 +32,7 @@ from tritonsmith.author.compiler.fusing.space import (
     anchor_coordinates,
     anchor_space,
     find_crowded,
+    find_inward,
     list_below,
 )
 from tritonsmith.author.compiler.fusing.state import CutState
@@ -229,6 +230,7 @@ class Cutter(CutState):
         _, below = list_below(anchor.source, self.in_memory)
         if isinstance(anchor, Reduction) and anchor.product in below and self._reduce_tile(anchor, anchor.product, below):
             return
+        anchor.inward = find_inward(anchor, self.in_memory)
         space = anchor_space(anchor)
         home = next((found for one in below if isinstance(found := self._places[id(one)], RowRegion)), None)
         at = anchor_coordinates(anchor)[0]
@@ -258,7 +260,7 @@ class Cutter(CutState):
         region = ProductRegion(card=self._card, product=product, name=product.name)
         for operand in product.operands:
             base = strip_views(operand)
-            cheap = _is_cheap(base, self._card.fits.rows.small) and operand not in product.squares
+            cheap = _is_cheap(base, self._card.fits.rows.small) and operand not in product.squares and not product.stored
             self._prepare(base, itself=False) if cheap else self.store(base)
         self.regions.append(region)
         self._places[id(product)] = region

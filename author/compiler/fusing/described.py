@@ -5,12 +5,15 @@ A descriptor tells a tensor's shape and strides once. Tiles then come without ad
 
 from __future__ import annotations
 
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass
 
+from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
-from tritonsmith.author.compiler.fusing.space import ACROSS, COLUMN, DOWN, LINE
-from tritonsmith.author.compiler.ir.indices import Coordinates, Variable, ravel
-from tritonsmith.author.compiler.ir.values import BYTES, Tensor, TensorView
+from tritonsmith.author.compiler.fusing.space import ACROSS, COLUMN, DOWN, LINE, TAP
+from tritonsmith.author.compiler.ir.indices import Coordinates, Variable, ravel, unravel, variable
+from tritonsmith.author.compiler.ir.values import BYTES, MatrixProduct, Tensor, TensorView
 
 ALIGNED = 16
 """Bytes of which a descriptor's address and strides are multiples."""
@@ -18,6 +21,19 @@ _WAVES = 2
 """Tiles for each processor from which on programs that take tiles in turn are busy: such ones were measured."""
 _WIDTH = 2
 """Bytes of a value."""
+_AXES = 4
+"""Axes of images."""
+_STEPS = (64, 32)
+"""Channels that are multiplied at once."""
+_PLACES = 128
+"""Places of a tile of a convolution: two groups of warps have 64 each."""
+_SIDES = (8, 16, 32, 64, 128)
+"""Places across a tile."""
+_FILTERS = ((256, 64), (256, 0), (128, 64), (128, 0), (64, 0))
+"""Filters of a tile, in one sum or two. 320 filters of 128 places fill 132 processors once with 8 x 640 x 32 x 32."""
+_SPEED = {256: 1.0, 128: 0.85, 64: 0.6}
+"""Rate of sums of so many filters beside that of the widest ones: an operand of 64 places is read from shared memory for each of them.
+Not measured one by one."""
 
 
 @dataclass(frozen=True)
@@ -56,6 +72,115 @@ def takes_descriptors(region: ProductRegion, high: int, wide: int) -> bool:
     _, rows, columns, _, _ = product.sizes
     many = -(-rows // high) * -(-columns // wide) >= _WAVES * card.processors
     return many and card.fits.products.matrix_described > 0.0 and describe_operands(region) is not None
+
+
+@dataclass(frozen=True)
+class DescribedWindows:
+    """The operands of a convolution of 16-bit images as descriptors tell them.
+
+    Args:
+        image: [images, height, width, channels].
+        weights: [filters, taps down, taps across, channels].
+        padding: zeros above the image and left of it.
+        outputs: height and width of the result.
+    """
+
+    image: Tensor
+    weights: Tensor
+    padding: tuple[int, int]
+    outputs: tuple[int, int]
+
+    @property
+    def step(self) -> int:
+        """Channels that are multiplied at once; a step has one tap."""
+        return next(size for size in _STEPS if self.image.shape[-1] % size == 0)
+
+
+@dataclass(frozen=True)
+class WindowTile:
+    """What a program of a convolution has: a box of places, and neighbouring filters in one or two sums.
+
+    Args:
+        images: of the box.
+        high: places down the box.
+        wide: places across it.
+        filters: of the first sum.
+        rest: of the second sum; 0 for none.
+    """
+
+    images: int
+    high: int
+    wide: int
+    filters: int
+    rest: int
+
+    @property
+    def places(self) -> int:
+        """Of the box."""
+        return self.images * self.high * self.wide
+
+    def count(self, product_images: int, outputs: tuple[int, int]) -> tuple[int, int, int]:
+        """Boxes along images, down and across."""
+        return -(-product_images // self.images), -(-outputs[0] // self.high), -(-outputs[1] // self.wide)
+
+
+def takes_channels(product: MatrixProduct) -> bool:
+    """Whether a convolution has whole steps of channels."""
+    return product.sizes[-1] % _STEPS[-1] == 0
+
+
+def describe_windows(region: ProductRegion) -> DescribedWindows | None:
+    """The operands of a convolution with steps of one place, of an image whose channels are neighbours; None for any other product."""
+    product = region.product
+    batch, rows, columns, taps, channels = product.sizes
+    plain = product.stored and not (product.order or product.reduced or region.tiled or region.free_axis or region.twins)
+    weights, image = _follow(region, product.source, region.left), _follow(region, product.right, region.right)
+    if not plain or weights is None or image is None or len(product.shape) != len(weights[0].shape) or len(image[0].shape) != _AXES:
+        return None
+    (held, at), (source, where) = weights, image
+    outputs, window = product.shape[2:], held.shape[1:3]
+    aligned = takes_channels(product) and BYTES[source.dtype] == BYTES[held.dtype] == _WIDTH
+    tap = unravel(variable(TAP, taps), window)
+    if not aligned or ravel(at, held.shape) != ravel((variable(LINE, rows), *tap, variable(ACROSS, channels)), held.shape):
+        return None
+    number, *place = unravel(variable(COLUMN, columns), (source.shape[0], *outputs))
+    rims = [place[axis] + tap[axis] - where[1 + axis] for axis in range(len(outputs))]
+    if (where[0], where[3]) != (number, variable(DOWN, channels)) or any(rim.terms for rim in rims):
+        return None
+    return DescribedWindows(source, held, (rims[0].constant, rims[1].constant), (outputs[0], outputs[1]))
+
+
+def _follow(region: ProductRegion, value: Tensor, at: Coordinates) -> tuple[Tensor, Coordinates] | None:
+    """The tensor in memory of which an operand shows elements, and where it reads that; None for one that is computed."""
+    while id(value) not in region.reads:
+        if not isinstance(value, TensorView):
+            return None
+        at, value = value.move(at), value.source
+    return value, at
+
+
+def choose_windows(region: ProductRegion, windows: DescribedWindows) -> WindowTile:
+    """The tile with which the whole convolution takes the least: few rounds of the processors, and sums that tensor cores do fast."""
+    return min(_list_window_tiles(windows), key=lambda tile: _weigh(region.card, windows, tile))
+
+
+def count_window_sums(region: ProductRegion, windows: DescribedWindows) -> float:
+    """Sums that each processor does one after the other, those of small tiles at their slower rate, times all processors."""
+    return region.card.processors * _weigh(region.card, windows, choose_windows(region, windows))
+
+
+def _list_window_tiles(windows: DescribedWindows) -> Iterable[WindowTile]:
+    high, wide = windows.outputs
+    across = min((size for size in _SIDES if size <= _PLACES), key=lambda size: (-(-wide // size) * size, -size))
+    down = min(_PLACES // across, 1 << (high - 1).bit_length())
+    for filters, rest in _FILTERS:
+        yield WindowTile(_PLACES // (across * down), down, across, filters, rest)
+
+
+def _weigh(card: CardModel, windows: DescribedWindows, tile: WindowTile) -> float:
+    filters = -(-windows.weights.shape[0] // (tile.filters + tile.rest))
+    rounds = -(-math.prod(tile.count(windows.image.shape[0], windows.outputs)) * filters // card.processors)
+    return rounds * tile.places * sum(size / _SPEED[size] for size in (tile.filters, tile.rest) if size)
 
 
 def is_aligned(values: int, width: int = _WIDTH) -> bool:

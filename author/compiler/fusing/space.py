@@ -13,6 +13,7 @@ from tritonsmith.author.compiler.ir.indices import (
     Index,
     Shape,
     count,
+    evaluate,
     join_guards,
     ravel,
     unravel,
@@ -30,6 +31,7 @@ from tritonsmith.author.compiler.ir.values import (
     TensorView,
     recall_reads,
 )
+from tritonsmith.author.types import TYPES
 
 ROW, PLACE, OFFSET = "row", "k", "offset"
 """Variables of kernels: the row, the place in a row, the place in a tensor."""
@@ -40,6 +42,10 @@ _MOST_PLACES = 16
 """Elements of a value that are computed for one element of another one."""
 _MOST_ELEMENTS, _MOST_TIMES = 128, 2
 """Elements of all values that are computed for one, and of each value on average, beyond which one of them is stored instead."""
+_ORDERLESS = ("sum", "moments", "max", "min", "prod", "any", "all", "exponentials", "logsumexp")
+"""Kinds of reductions that give the same in any order of their elements."""
+_LEAST_RUN = 8
+"""Bytes of neighbours that are worth another order: a quarter of what memory gives at once."""
 
 
 class Misfit(Exception):
@@ -207,11 +213,12 @@ def anchor_coordinates(anchor: Anchor) -> tuple[Coordinates, Coordinates, int, i
     """Coordinates of the source, of the result, the rows and their length."""
     shape = anchor.source.shape
     kept = tuple(size for axis, size in enumerate(shape) if axis not in anchor.axes)
-    along = tuple(shape[axis] for axis in anchor.axes)
+    order = anchor.inward or anchor.axes
+    along = tuple(shape[axis] for axis in order)
     rows, length = count(kept), count(along)
     outer, inner = unravel(variable(ROW, rows), kept), unravel(variable(PLACE, length), along)
-    place, left = iter(inner), iter(outer)
-    source = tuple(next(place) if axis in anchor.axes else next(left) for axis in range(len(shape)))
+    place, left = dict(zip(order, inner, strict=True)), iter(outer)
+    source = tuple(place[axis] if axis in place else next(left) for axis in range(len(shape)))
     return source, source if isinstance(anchor, Scan) else outer, rows, length
 
 
@@ -266,6 +273,37 @@ class Walk:
             raise Misfit
         if all(anchor is not one for one in self.anchors):
             self.anchors.append(anchor)
+
+
+def list_addresses(walk: Walk) -> list[tuple[int, Index]]:
+    """Where a walk reads memory: the elements of a tensor, and the place in it."""
+    return [(walk.leaves[key].size, ravel(at, walk.leaves[key].shape)) for key, at in walk.elements if key in walk.leaves]
+
+
+def find_inward(anchor: Anchor, stops: Callable[[Tensor], bool]) -> tuple[int, ...]:
+    """The axes of a reduction in the order of memory, where its own order meets no neighbours and this one does; else none.
+
+    A group of an image whose channels are neighbours lies so: a few channels of each place. What a reduction gives does not depend on the
+    order, but for places and for scans.
+
+    Args:
+        anchor: what goes along axes.
+        stops: whether a value lies in memory.
+    """
+    shape = anchor.source.shape
+    axes = [axis for axis in anchor.axes if shape[axis] > 1]
+    if len(axes) < 2 or not isinstance(anchor, Reduction) or anchor.kind not in _ORDERLESS or anchor.product is not None:
+        return ()
+    walk = Walk(stops)
+    walk.visit(anchor.source, tuple(variable(f"axis{axis}", size) for axis, size in enumerate(shape)))
+    size, index = max(list_addresses(walk), key=lambda address: address[0], default=(0, ZERO))
+    here = evaluate(index, {})
+    steps = {axis: abs(evaluate(index, {f"axis{axis}": 1}) - here) for axis in axes}
+    nearest = min(axes, key=lambda axis: steps[axis])
+    run = shape[nearest] * TYPES[anchor.source.dtype].bytes
+    if nearest == axes[-1] or steps[nearest] != 1 or steps[axes[-1]] <= 1 or run < _LEAST_RUN:
+        return ()
+    return tuple(sorted(anchor.axes, key=lambda axis: -steps.get(axis, size)))
 
 
 def find_crowded(value: Tensor, stops: Callable[[Tensor], bool]) -> Tensor | None:

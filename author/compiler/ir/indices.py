@@ -6,7 +6,7 @@ They are simplified as they are made, so that a view of a view reads like the in
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property, lru_cache
 
@@ -270,6 +270,18 @@ def _divide(index: Index, by: int) -> tuple[Index, Index]:
         if not inner.remainder:  # (i // m) // n
             return whole + _divide(inner.of, inner.by * by)[0], Index(((Digit(rest, by, True), 1),))
     return whole + Index(((Digit(rest, by, False), 1),)), Index(((Digit(rest, by, True), 1),))
+
+
+def evaluate(index: Index, values: Mapping[str, int]) -> int:
+    """The value of an index where its variables have these values, and others 0; numbers from memory count as 0."""
+    total = index.constant
+    for atom, factor in index.terms:
+        if isinstance(atom, Digit):
+            inner = evaluate(atom.of, values)
+            total += factor * (inner % atom.by if atom.remainder else inner // atom.by)
+        elif isinstance(atom, Variable):
+            total += factor * values.get(atom.name, 0)
+    return total
 
 
 Shape = tuple[int, ...]

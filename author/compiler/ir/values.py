@@ -275,6 +275,8 @@ class Anchor(Tensor):
     source: Tensor
     axes: tuple[int, ...]
     kind: str
+    inward: tuple[int, ...] = ()
+    """The same axes from the outermost to the innermost one in which a kernel goes along them, where that is another order."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:
@@ -347,6 +349,8 @@ class MatrixProduct(Anchor):
     """Whether reductions go along its rows; a tile must have all of them."""
     groups: int = 1
     """Of channels, in a convolution."""
+    stored: bool = False
+    """Whether its operands lie in memory, also those that are cheap to compute."""
     flops: float
     """Multiplications and additions, without those that only fill up."""
     node: str

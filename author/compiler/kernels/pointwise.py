@@ -4,17 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, ScatterRegion
-from tritonsmith.author.compiler.fusing.space import OFFSET, PLACE, ROW, Walk
+from tritonsmith.author.compiler.fusing.space import ACROSS, DOWN, OFFSET, PLACE, ROW, Walk, list_addresses
 from tritonsmith.author.compiler.ir.code import Compare, Expression, Group, Name, Statement, number
-from tritonsmith.author.compiler.ir.indices import Index, loaded, ravel, unravel, variable
+from tritonsmith.author.compiler.ir.indices import Digit, Index, evaluate, loaded, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import Lookup, Tensor
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
 from tritonsmith.author.compiler.kernels.kernel import Kernel, share_quotients
-from tritonsmith.author.compiler.kernels.pieces import join_tests, widen
+from tritonsmith.author.compiler.kernels.pieces import assign, join_tests, widen
 from tritonsmith.author.compiler.kernels.rows import INSIDE
 from tritonsmith.author.compiler.kernels.tiling import round_up
 from tritonsmith.author.recipe import Settings
@@ -32,10 +33,21 @@ _MOST_BINS = 1024
 _COUNTED = 4
 """Blocks of elements of a program that counts: so many fewer atomic additions to the same places."""
 
+_SIDE, _LEAST_SIDE, _EACH = 64, 16, 32
+"""Elements of a tile's side at most, and elements that a thread has, where a result lies in another order than an operand. A side of 64
+elements of 16 bits is one line of memory, and smaller ones share lines."""
+_NARROW = 2
+"""Bytes of an element of which a side has so many."""
+_LARGE_SHARE = 4
+"""An operand in another order is worth tiles from one element for so many of the result on."""
+
 
 def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_memory: Callable[[Tensor], bool]) -> list[Kernel]:
-    """One program for each block of elements."""
+    """One program for each block of elements, or for each tile where an operand lies in another order than the result."""
     row = _find_shared_row(region, in_memory)
+    turn = None if row else find_turn(region, in_memory)
+    if turn is not None:
+        return [_write_turned(region, name, turn, in_memory)]
     length = row or region.size
     block, warps = int(settings["block"]), int(settings["num_warps"])
     while block >= 2 * length and block > 16:
@@ -77,6 +89,83 @@ def write_pointwise(region: PointwiseRegion, name: str, settings: Settings, in_m
             warps=warps,
         )
     ]  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Turn:
+    """How an operand lies in another order: of [outer, down, across] places of the result, neighbours in memory are those along `down`."""
+
+    outer: int
+    down: int
+    across: int
+
+
+def find_turn(region: PointwiseRegion, in_memory: Callable[[Tensor], bool]) -> Turn | None:
+    """The order of the largest operand whose neighbours are no neighbours of the result; None where programs read whole lines of memory."""
+    best, most = None, 0
+    for value in region.stores:
+        walk = Walk(in_memory)
+        walk.visit(value, unravel(variable(OFFSET, region.size), value.shape))
+        for size, index in list_addresses(walk):
+            turn = _read_turn(index, region.size)
+            if turn is not None and size > most and size * _LARGE_SHARE >= region.size:
+                best, most = turn, size
+    return best
+
+
+def _read_turn(index: Index, size: int) -> Turn | None:
+    """The turn between the places of a result of so many elements and those of an operand."""
+    if abs(evaluate(index, {OFFSET: 1}) - evaluate(index, {})) <= 1:
+        return None
+    nearest = [atom for atom, factor in index.terms if factor == 1]
+    if len(nearest) != 1 or not isinstance(nearest[0], Digit):
+        return None
+    digit = nearest[0]
+    inner = digit.of.terms[0][0] if digit.remainder and len(digit.of.terms) == 1 and not digit.of.constant else digit
+    if not isinstance(inner, Digit) or inner.remainder or inner.of != variable(OFFSET, size):
+        return None
+    down, across = digit.by if digit.remainder else size // digit.by, inner.by
+    if min(down, across) < _LEAST_SIDE or size % (down * across):
+        return None
+    return Turn(size // (down * across), down, across)
+
+
+def _write_turned(region: PointwiseRegion, name: str, turn: Turn, in_memory: Callable[[Tensor], bool]) -> Kernel:
+    """One program for each tile of [down, across]: it reads along one side and stores along the other."""
+    side = _SIDE if all(value.bytes <= _NARROW * value.size for value in region.stores) else _SIDE // 2
+    sides = {DOWN: min(_SIDE, round_up(turn.down)), ACROSS: min(side, round_up(turn.across))}
+    sizes = {DOWN: turn.down, ACROSS: turn.across}
+    blocks = {axis: -(-sizes[axis] // sides[axis]) for axis in sizes}
+    arguments = Arguments()
+    conditions = {axis: Name(f"in_{axis}") for axis in sizes}
+    arguments.used |= {"pid", DOWN, ACROSS, *(condition.name for condition in conditions.values())}
+    ragged = [axis for axis in sizes if sizes[axis] % sides[axis]]
+    emitter = Emitter(
+        arguments, in_memory, {axis: conditions[axis] if axis in ragged else None for axis in sizes}, frozenset((ROW, DOWN, ACROSS)),
+    )  # fmt: skip
+    emitter.rounded = region.rounded
+    outer, down, across = variable(ROW, turn.outer), variable(DOWN, turn.down), variable(ACROSS, turn.across)
+    index = outer * (turn.down * turn.across) + down * turn.across + across
+    for value in region.stores:
+        emitter.store(value, index, emitter.read(value, unravel(index, value.shape)), index.names)
+    programs = variable("pid", turn.outer * blocks[DOWN] * blocks[ACROSS])
+    row, *block = unravel(programs, (turn.outer, blocks[DOWN], blocks[ACROSS]))
+    head: list[Statement] = [assign("pid", widen(_PROGRAM, arguments.largest >= _BIG))]
+    head += [assign(ROW, row.code)] if turn.outer > 1 else []
+    for axis, place, shown in zip(sizes, block, ("[:, None]", "[None, :]"), strict=True):
+        block_side = Name(axis.upper())
+        places = expression("tl.arange(0, {side})", side=block_side)
+        if place.names:
+            start = place.code if place.code == Name("pid") else Group(place.code)
+            places = expression("({start} * {side} + {places})", start=start, side=block_side, places=places)
+        head.append(assign(axis, expression(f"{{places}}{shown}", places=places)))
+    head += [statement("{test} = {axis} < {size}", test=conditions[axis], axis=Name(axis), size=sizes[axis]) for axis in ragged]
+    return Kernel(
+        name=name, does="", arguments=arguments.list(), sizes=[], constants=[("DOWN", sides[DOWN]), ("ACROSS", sides[ACROSS])],
+        body=[*head, *emitter.scopes[0].lines],
+        grid=expression("({programs},)", programs=turn.outer * blocks[DOWN] * blocks[ACROSS]), stores=list(region.stores),
+        warps=max(1, sides[DOWN] * sides[ACROSS] // (32 * _EACH)),
+    )  # fmt: skip
 
 
 def _take_turns(rows: Expression, big: bool) -> list[Statement]:

@@ -6,18 +6,21 @@ Sums are stored in two halves, each of which needs half the registers. Measured 
 
 from __future__ import annotations
 
-from tritonsmith.author.compiler.fusing.described import DescribedOperand, describe_operands, is_aligned
+import math
+from dataclasses import replace
+
+from tritonsmith.author.compiler.fusing.described import DescribedOperand, describe_operands, describe_windows, is_aligned
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import COLUMN, LINE, ProductSpace
 from tritonsmith.author.compiler.ir.code import Expression, Module, Name, Statement, Tuple, number
-from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, variable
+from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import BYTES, TYPE_NAMES, Tensor
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.kernels.emitter import Arguments
 from tritonsmith.author.compiler.kernels.kernel import Kernel
 from tritonsmith.author.compiler.kernels.pieces import assign, divide, widen
-from tritonsmith.author.compiler.kernels.product_grid import BLOCK_M, BLOCK_N, TileEmitter, TileGrid, count_tiles, write_turn
+from tritonsmith.author.compiler.kernels.product_grid import BLOCK_M, BLOCK_N, TileEmitter, TileGrid, count_tiles, is_below, write_turn
 from tritonsmith.author.compiler.kernels.product_stores import AnySpace, StoreWriter
 from tritonsmith.author.compiler.kernels.product_tiles import ProductTile
 from tritonsmith.author.compiler.kernels.schemes import accumulate, start_sums
@@ -99,6 +102,143 @@ class DescribedWriter:
         writer = DescribedStores(self.region, self.grid, self.arguments, max(sizes) >= _BIG, "sums")
         writer.write_halves()
         return writer
+
+
+class WindowWriter(DescribedWriter):
+    """Writes the kernel of a convolution. Its operands can be described (`describe_windows`).
+
+    A tile has places as rows and filters as columns: tensor cores multiply few rows by many columns fastest.
+    """
+
+    def write(self) -> Kernel:
+        """The kernel."""
+        windows, boxes = describe_windows(self.region), self.tile.boxes
+        assert windows is not None and boxes is not None, "the tile is for operands that can be described"
+        self.windows, self.boxes = windows, boxes
+        self.arguments.used |= {*_WINDOW_NAMES}
+        body = statements(
+            """
+            {described}
+            {places}
+            total = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
+            {zeros}
+            for step in range(0, {depth}, BLOCK_K):
+                {multiplied}
+            {stores}
+            {more}
+            """,
+            described=self._describe_both(), places=self._find_box(), depth=math.prod(windows.weights.shape[1:]),
+            zeros=statements("more = tl.zeros((BLOCK_N, REST), tl.float32)") if boxes.rest else [], multiplied=self._multiply(),
+            stores=self._write_part("total", boxes.filters), more=self._write_part("more", boxes.rest, further=True) if boxes.rest else [],
+        )  # fmt: skip
+        sides = [("BLOCK_M", boxes.filters), *([("REST", boxes.rest)] if boxes.rest else []), ("BLOCK_N", boxes.places)]
+        return Kernel(
+            name=self.name, does="", arguments=self.arguments.list(), sizes=[], constants=[*sides, ("BLOCK_K", self.tile.depth)], body=body,
+            grid=expression("({programs},)", programs=self._count_filters() * math.prod(self._count_boxes())),
+            stores=list(self.region.stores), warps=self.tile.warps, stages=self.tile.stages,
+            described=frozenset((id(windows.image), id(windows.weights))),
+        )  # fmt: skip
+
+    def _describe_both(self) -> list[Statement]:
+        """The descriptors of the image and of the filters."""
+        (images, high, wide, channels), (filters, *window) = self.windows.image.shape, self.windows.weights.shape
+        image, weights = self.arguments.take(self.windows.image), self.arguments.take(self.windows.weights)
+        strides = [number(high * wide * channels), number(wide * channels), number(channels), number(1)]
+        box = [*map(number, (self.boxes.images, self.boxes.high, self.boxes.wide)), Name("BLOCK_K")]
+        made = [statement(
+            "images = tl.make_tensor_descriptor({image}, [{*shape}], [{*strides}], [{*box}])",
+            image=image, shape=[*map(number, (images, high, wide, channels))], strides=strides, box=box,
+        )]  # fmt: skip
+        depth = math.prod(window)
+        for name, side in (("filters", BLOCK_M), ("more_filters", Name("REST")))[: 2 if self.boxes.rest else 1]:
+            made.append(_make_descriptor(name, weights, [number(filters), number(depth)], depth, [side, Name("BLOCK_K")]))
+        return made
+
+    def _multiply(self) -> list[Statement]:
+        """A step of the sums: one tap, and some channels."""
+        _, _, across, channels = self.windows.weights.shape
+        lines = statements(
+            """
+            tap = step // {channels}
+            left = images.load([image, {down}, {beside}, step % {channels}]).reshape(BLOCK_N, BLOCK_K)
+            total = tl.dot(left, filters.load([filter, step]).T, total)
+            """,
+            channels=channels, down=_shift("down", expression("tap // {across}", across=across), self.windows.padding[0]),
+            beside=_shift("across", expression("tap % {across}", across=across), self.windows.padding[1]),
+        )  # fmt: skip
+        more = statements("more = tl.dot(left, more_filters.load([filter + BLOCK_M, step]).T, more)")
+        return [*lines, *(more if self.boxes.rest else ())]
+
+    def _count_filters(self) -> int:
+        return -(-self.windows.weights.shape[0] // (self.boxes.filters + self.boxes.rest))
+
+    def _count_boxes(self) -> tuple[int, int, int]:
+        return self.boxes.count(self.windows.image.shape[0], self.windows.outputs)
+
+    def _find_box(self) -> list[Statement]:
+        """The first filter of a program, and the image and the place where its box begins. Neighbouring programs share a box."""
+        filters, boxes = self._count_filters(), self.boxes
+        counts = self._count_boxes()
+        pid = variable("pid", filters * math.prod(counts))
+        box, part = unravel(pid, (math.prod(counts), filters))
+        image, down, across = unravel(box, counts)
+        sides = ((part, boxes.filters + boxes.rest), (image, boxes.images), (down, boxes.high), (across, boxes.wide))
+        named = zip(("filter", "image", "down", "across"), sides, strict=True)
+        return [statement("pid = tl.program_id(0)"), *(assign(name, (place * side).code) for name, (place, side) in named)]
+
+    def _write_part(self, sums: str, count: int, further: bool = False) -> list[Statement]:
+        """What is done with the sums of so many filters; `further`: those behind the first ones."""
+        boxes, filters = self.boxes, self.windows.weights.shape[0]
+        size = Name("REST" if further else "BLOCK_M")
+        sizes = [value.size for value in (*self.region.reads.values(), *(value.holder for value in self.region.stores))]
+        big = max(sizes) >= _BIG
+        grid = replace(self.grid, tile=replace(self.tile, rows=count, columns=boxes.places))
+        writer = StoreWriter(self.region, grid, self.arguments, big, sums)
+        writer.shape = Tuple((BLOCK_N, size))
+        exact = filters % (boxes.filters + boxes.rest) == 0
+        writer.emitter.bounds = {
+            LINE: None if exact else is_below(LINE, filters), COLUMN: None if self._is_whole() else Name("inside"),
+        }  # fmt: skip
+        first = expression("filter + BLOCK_M" if further else "filter")
+        places = expression("({first} + tl.arange(0, {size}))[None, :]", first=first, size=size)
+        return [assign(LINE, widen(places, big)), *([] if further else self._number_places(big)), *writer.write()]
+
+    def _is_whole(self) -> bool:
+        """Whether boxes have no places beyond the images."""
+        sizes = (self.windows.image.shape[0], *self.windows.outputs)
+        return all(size % side == 0 for size, side in zip(sizes, (self.boxes.images, self.boxes.high, self.boxes.wide), strict=True))
+
+    def _number_places(self, big: bool) -> list[Statement]:
+        """The places of a box among those of all images, and which of them there are."""
+        boxes, (high, wide) = self.boxes, self.windows.outputs
+        if self._is_whole() and boxes.wide == wide and (boxes.high == high or boxes.images == 1):
+            first = expression("(image * {high} + down) * {wide}", high=high, wide=wide)
+            return [assign(COLUMN, widen(expression("({first} + tl.arange(0, BLOCK_N))[:, None]", first=first), big))]
+        lines = statements(
+            """
+            place = tl.arange(0, BLOCK_N)[:, None]
+            box_image = image + place // {area}
+            box_down = down + place // {wide} % {high}
+            box_across = across + place % {wide}
+            """,
+            area=boxes.high * boxes.wide, wide=boxes.wide, high=boxes.high,
+        )  # fmt: skip
+        if not self._is_whole():
+            test = "inside = (box_image < {n}) & (box_down < {high}) & (box_across < {wide})"
+            lines += statements(test, n=self.windows.image.shape[0], high=high, wide=wide)
+        places = expression("(box_image * {high} + box_down) * {wide} + box_across", high=high, wide=wide)
+        return [*lines, assign(COLUMN, widen(places, big))]
+
+
+_WINDOW_NAMES = ("images", "filters", "more_filters", "image", "filter", "down", "across", "tap", "step", "more", "place", "box_image",
+                 "box_down", "box_across", "inside")  # fmt: skip
+"""Further names of a convolution's kernel."""
+
+
+def _shift(start: str, tap: Expression, rim: int) -> Expression:
+    """Where a tap reads along an axis."""
+    place = expression("{start} + {tap}", start=Name(start), tap=tap)
+    return expression("{place} - {rim}", place=place, rim=rim) if rim else place
 
 
 class DescribedStores(StoreWriter):

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.calls import choose_sides, fill
-from tritonsmith.author.compiler.fusing.described import takes_descriptors
+from tritonsmith.author.compiler.fusing.described import WindowTile, choose_windows, describe_windows, takes_descriptors
 from tritonsmith.author.compiler.fusing.operands import find_fresh, find_kept, has_rim, is_short
 from tritonsmith.author.compiler.fusing.regions import ProductRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import COLUMN
@@ -32,6 +32,8 @@ _GROUP = 4
 """Warps that multiply together on tensor cores."""
 PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
+_WINDOW_WARPS = 8
+"""Warps of a convolution's program: each group of four has 64 places."""
 _ALONE = 128, 4
 """Places of the depth at once, and stages, of a small tile of 16-bit operands that has a processor to itself: 64 x 4096 x 4096 takes
 10.9 us, with 64 places 11.6 (H200, 2026-11-28)."""
@@ -63,6 +65,8 @@ class ProductTile:
     """Blocks of 16 places in which the whole depth of all taps is multiplied at once; 0 for a loop over steps of it."""
     described: bool = False
     """Whether operands are read by tensor descriptors, in programs that take tiles in turn."""
+    boxes: WindowTile | None = None
+    """Of a convolution whose operands are read by tensor descriptors."""
 
     @property
     def apart(self) -> bool:
@@ -122,6 +126,9 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     wide = max(wide, region.product.together)
     high = max(high, fill(region.product.sizes[1])) if region.product.reduced else high
     tile = ProductTile(region.card, high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
+    if half and (windows := describe_windows(region)) is not None:
+        found = choose_windows(region, windows)
+        return replace(tile, rows=found.filters, columns=found.places, depth=windows.step, warps=_WINDOW_WARPS, boxes=found, described=True)
     if half and not region.product.window:
         return _choose_form(region, tile, str(settings["form"]))
     if not ahead:

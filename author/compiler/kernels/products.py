@@ -29,7 +29,7 @@ from tritonsmith.author.compiler.kernels.differences import OF_DIFFERENCES, find
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, make_function
 from tritonsmith.author.compiler.kernels.pieces import add, assign, join_tests, load, loop, times
-from tritonsmith.author.compiler.kernels.product_described import DescribedWriter
+from tritonsmith.author.compiler.kernels.product_described import DescribedWriter, WindowWriter
 from tritonsmith.author.compiler.kernels.product_grid import (
     BLOCK_M,
     BLOCK_N,
@@ -86,7 +86,7 @@ def write_product(region: ProductRegion, name: str, settings: Settings, made: di
             kernels.append(made[key].kernel)
         fresh[side] = replace(made[key], operand=operand)
     if tile.described:
-        return [DescribedWriter(region, tile, name).write()]
+        return [(WindowWriter if tile.boxes else DescribedWriter)(region, tile, name).write()]
     writer = OnceWriter if tile.at_once else ProductWriter
     return [*kernels, writer(region, tile, name, fresh).write()]
 

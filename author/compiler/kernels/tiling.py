@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 from tritonsmith.author.compiler.fusing.regions import RowRegion, count_passes, list_places
-from tritonsmith.author.compiler.fusing.space import PLACE, ROW, Walk, anchor_coordinates
-from tritonsmith.author.compiler.ir.indices import Digit, Index, Loaded, ravel
+from tritonsmith.author.compiler.fusing.space import PLACE, ROW, Walk, anchor_coordinates, list_addresses
+from tritonsmith.author.compiler.ir.indices import evaluate
 from tritonsmith.author.compiler.ir.values import Scan
 from tritonsmith.author.recipe import Settings
 
@@ -58,38 +58,18 @@ def round_up(number: int) -> int:
     return 1 << max(0, number - 1).bit_length()
 
 
-def evaluate(index: Index, row: int, place: int) -> int:
-    """The value of an index at a row and a place; numbers from memory count as 0."""
-    total = index.constant
-    for atom, factor in index.terms:
-        if isinstance(atom, Digit):
-            inner = evaluate(atom.of, row, place)
-            total += factor * (inner % atom.by if atom.remainder else inner // atom.by)
-        elif not isinstance(atom, Loaded):
-            total += factor * (row if atom.name == ROW else place)
-    return total
-
-
 def find_strides(region: RowRegion) -> tuple[int, int]:
     """How far neighbouring rows, and neighbouring places of a row, lie apart in the largest tensor that is read."""
     found = [1, 1]
     largest = -1
     for anchor in region.anchors:
-        walk = _Places(lambda one: id(one) in region.reads)
+        walk = Walk(lambda one: id(one) in region.reads)
         walk.visit(anchor.source, anchor_coordinates(anchor)[0])
-        for size, index in walk.indices:
+        for size, index in list_addresses(walk):
             if size > largest:
-                here = evaluate(index, 0, 0)
-                largest, found = size, [evaluate(index, 1, 0) - here, evaluate(index, 0, 1) - here]
+                here = evaluate(index, {})
+                largest, found = size, [evaluate(index, {name: 1}) - here for name in (ROW, PLACE)]
     return found[0], found[1]
-
-
-class _Places(Walk):
-    """A walk that keeps where memory is read."""
-
-    @property
-    def indices(self) -> list[tuple[int, Index]]:
-        return [(value.size, ravel(at, value.shape)) for key, at in self._seen for value in [self.leaves.get(key)] if value is not None]
 
 
 def choose_tiling(region: RowRegion, settings: Settings, shared: bool = False) -> Tiling:
@@ -143,9 +123,9 @@ def _shares_most(region: RowRegion) -> bool:
     """Whether rows share an operand that is not small next to a row, as those of a matrix share the vector that it multiplies."""
     own = shared = 0
     for anchor in region.anchors:
-        walk = _Places(lambda one: id(one) in region.reads)
+        walk = Walk(lambda one: id(one) in region.reads)
         walk.visit(anchor.source, anchor_coordinates(anchor)[0])
-        for size, index in walk.indices:
+        for size, index in list_addresses(walk):
             if index.names == {PLACE}:
                 shared += size
             else:

@@ -37,6 +37,8 @@ class NodeCall:
     """Products that shall be PyTorch calls."""
     parts: bool = True
     """Whether products of fp32 values are those of their fp16 parts."""
+    last: bool = False
+    """Whether a convolution reads an image whose channels are neighbours in memory, and which lies so."""
     updates: dict[str, Tensor] = field(default_factory=dict)
     """By buffer that forward has written so far: its value."""
     constants: dict[str, Held] = field(default_factory=dict)

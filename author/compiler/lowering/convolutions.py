@@ -13,15 +13,19 @@ from typing import Any
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, count, unravel
 from tritonsmith.author.compiler.ir.operators import A, B
-from tritonsmith.author.compiler.ir.values import ZERO_POINT, Tensor, TensorView, widen
+from tritonsmith.author.compiler.ir.values import ZERO_POINT, Held, Tensor, TensorView, base_of, widen
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.pools import Sizes, open_windows, spread
 from tritonsmith.author.compiler.lowering.products import add_bias, refuse_types, take_product
 from tritonsmith.author.compiler.lowering.reductions import reduce
 from tritonsmith.author.compiler.lowering.resampling import pad_by_itself
-from tritonsmith.author.compiler.lowering.views import reshape, view
+from tritonsmith.author.compiler.lowering.views import permute, reshape, view
 
+_IMAGE = 2
+"""Axes of an image."""
+_LAST, _BACK = (0, 2, 3, 1), (0, 3, 1, 2)
+"""Orders of an image's axes: channels to the end, and back."""
 _STEP, _WASTE = 32, 1.2
 """Channels of a step of a product's loop that has one tap, and how many more than there are may be filled up with zeros."""
 _ALIGNED, _RUN_WASTE = 8, 1.4
@@ -71,6 +75,8 @@ def _convolve(call: NodeCall) -> Lowered:
         windows = open_windows(source, window, stride, padding, dilation, outputs, ZERO_POINT)
         return add_bias(_convolve_channels(windows, weight, call), _for_places(bias, axes), call.dtype)
     refuse_types(weight, source)
+    if call.last and (axes, groups, set(stride), set(dilation)) == (_IMAGE, 1, {1}, {1}) and isinstance(weight, Held) and weight.path:
+        return add_bias(_convolve_last(call, source, weight, padding), _for_places(bias, axes), call.dtype)
     filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
     flops = 2.0 * weight.size * source.shape[0] * count(outputs)
     if groups == 1 and dilation[-1] == 1 and call.parts and _is_worth_filling(source, window, flops, call.card):
@@ -107,6 +113,39 @@ def _convolve(call: NodeCall) -> Lowered:
 
     product = take_product(left, right, call.shape, locate, call.name, call.node.name, window=True, groups=groups, flops=flops)
     return add_bias(product, _for_places(bias, axes), call.dtype)
+
+
+def _convolve_last(call: NodeCall, source: Tensor, weight: Held, padding: Sizes) -> Tensor:
+    """The product of a convolution that reads an image, and a parameter, whose channels are neighbours in memory."""
+    image = permute(source, _LAST)
+    if base_of(image) is not image:  # else it lies in memory so
+        image = formula(A, image, like=image.dtype)
+        image.name = source.name or "image"
+    filters, channels, *window = weight.shape
+    turned = Held(
+        shape=(filters, *window, channels), dtype=weight.dtype, name=weight.name, path=weight.path,
+        source=f"{weight.source}.permute{_LAST}.contiguous()",  # no copy: the parameter lies so
+    )  # fmt: skip
+    windows = open_windows(permute(image, _BACK), tuple(window), (1, 1), padding, (1, 1), call.shape[2:], ZERO_POINT)
+    places = (source.shape[0], *call.shape[2:])
+    left = view(
+        turned, (1, filters, count(tuple(window)), channels), lambda at: (at[1], *unravel(at[2], tuple(window)), at[3]),
+    )  # fmt: skip
+
+    def find(at: Coordinates) -> Coordinates:
+        one, *place = unravel(at[3], places)
+        return (one, at[2], *place, *unravel(at[1], tuple(window)))
+
+    right = view(windows, (1, count(tuple(window)), channels, count(places)), find)
+
+    def locate(at: Coordinates) -> Coordinates:
+        one, *place = unravel(at[2], places)
+        return (one, at[1], *place)
+
+    flops = 2.0 * weight.size * count(places)
+    return take_product(
+        left, right, call.shape, locate, call.name, call.node.name, window=True, stored=True, flops=flops,
+    )  # fmt: skip
 
 
 def _is_worth_filling(source: Tensor, window: Sizes, flops: float, card: CardModel) -> bool:

@@ -14,6 +14,8 @@ class Choice(StrEnum):
 
     OWN = "own"
     """A kernel of its own, whatever is predicted."""
+    OWN_LAST = "own_last"
+    """A convolution's own kernel, on an image whose channels are neighbours in memory."""
     LIBRARY = "library"
     """PyTorch's call, as the module makes it."""
     CHANNELS_LAST = "channels_last"

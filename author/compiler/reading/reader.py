@@ -124,7 +124,10 @@ class ForwardReader:
     def __init__(
         self, facts: TaskFacts, training: bool, card: CardModel, called: Collection[str] | None = (), parts: bool = True
     ) -> None:
-        self.facts, self.training, self.card, self.called, self.parts = facts, training, card, called, parts
+        self.facts, self.training, self.card, self.parts = facts, training, card, parts
+        choices = called if isinstance(called, Mapping) else {}
+        self.last = {node for node, choice in choices.items() if choice is Choice.OWN_LAST}
+        self.called = {node: choice for node, choice in choices.items() if node not in self.last} if choices else called
         self.made: dict[str, Any] = {}
         """By node: a value, several, or numbers."""
         self.members: dict[str, Held] = {}
@@ -280,8 +283,8 @@ class ForwardReader:
         kwargs = {names.get(key, key): self._resolve(one) for key, one in node.kwargs.items()}
         training = bool(node.attributes.get("training", self.training))  # of a module in a mode of its own
         call = NodeCall(
-            node, self.facts, args, kwargs, training, self._member, self.card, self.called or (), self.parts, self.forward.updates,
-            self.forward.constants,
+            node, self.facts, args, kwargs, training, self._member, self.card, self.called or (), self.parts, node.name in self.last,
+            self.forward.updates, self.forward.constants,
         )  # fmt: skip
         if any(spec.dtype not in (*TRITON_TYPES, COMPLEX) for spec in node.outputs):
             raise NoPlan((f"{name_node(node)} that gives {node.outputs[0].dtype}", node))

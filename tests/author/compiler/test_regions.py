@@ -17,8 +17,7 @@ from tritonsmith.author.compiler.costs import account_regions, describe_gain
 from tritonsmith.author.compiler.fusing import cut
 from tritonsmith.author.compiler.fusing.materialize import SharedValues
 from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RowRegion
-from tritonsmith.author.compiler.ir.indices import Index, ravel, unravel, variable
-from tritonsmith.author.compiler.kernels.tiling import evaluate
+from tritonsmith.author.compiler.ir.indices import Index, evaluate, ravel, unravel, variable
 from tritonsmith.author.compiler.plan import RegionPlan, read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.author.recipe import Settings
@@ -77,7 +76,7 @@ def test_simplified_indices_keep_their_values() -> None:
     for row in range(24):
         for place in range(60):
             first, rest = divmod(row * 60 + place, 360)
-            assert evaluate(moved, row, place) == (rest // 40 * 4 + first) * 40 + 39 - rest % 40
+            assert evaluate(moved, {"row": row, "k": place}) == (rest // 40 * 4 + first) * 40 + 39 - rest % 40
 
 
 def test_work_along_the_same_rows_is_one_kernel() -> None:

@@ -53,6 +53,14 @@ MODULES = [
     RegionCase("group norm", "return F.hardtanh(self.n(x))*2", "torch.randn(3, 12, 7, 5)", init="self.n=nn.GroupNorm(4, 12)"),
     RegionCase("group norm and a pool", "return F.max_pool2d(self.n(x), 2)", "torch.randn(3, 12, 8, 6)", init="self.n=nn.GroupNorm(4, 12)"),
     RegionCase("instance norm", "return self.n(x)", "torch.randn(3, 5, 9, 11)", init="self.n=nn.InstanceNorm2d(5)"),
+    RegionCase(
+        "group norm with channels last", "return F.silu(self.n(x.permute(0, 3, 1, 2)))", "torch.randn(2, 7, 5, 24)*3+50",
+        init="self.n=nn.GroupNorm(3, 24)",
+    ),
+    RegionCase(
+        "operands in two orders", "return torch.relu(x + y.transpose(1, 2)), (x * y.transpose(1, 2)).to(torch.float16)",
+        "torch.randn(3, 40, 70), torch.randn(3, 70, 40)", arguments="x, y",
+    ),
     RegionCase("RMS norm", "return self.n(x)", "torch.randn(7, 300)", init="self.n=nn.RMSNorm(300)"),
     RegionCase("sum along a middle axis", "return torch.sum(x, dim=1, keepdim=True)", "torch.randn(5, 100, 70)"),
     RegionCase("mean along the first axis", "return x.mean(0)", "torch.randn(100, 70)"),
