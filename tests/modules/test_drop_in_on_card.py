@@ -107,8 +107,8 @@ def test_it_is_right_and_costs_little(
     engine = engine_of(drop_in.module)
     with torch.no_grad():
         drop_in.module(*inputs)
-        assert engine._instance is not None
-        bare = engine._instance.model
+        assert engine.instance is not None
+        bare = engine.instance.model
         times: dict[str, list[float]] = {"drop-in": [], "bare": []}
         for _ in range(30):
             for name, call in (
@@ -149,7 +149,7 @@ def test_a_cuda_graph_replays_it(used: tuple[DropIn, nn.Module, list[Any]]) -> N
     held = [value.clone() if isinstance(value, torch.Tensor) else value for value in inputs]
     for warm in (True, False):  # without a call ahead of it, the graph packs weights by itself
         if not warm:
-            engine_of(faster)._versions = ()
+            engine_of(faster).guard.versions = ()
         side, graph = torch.cuda.Stream(), torch.cuda.CUDAGraph()
         side.wait_stream(torch.cuda.current_stream())
         with torch.no_grad(), torch.cuda.stream(side):

@@ -38,19 +38,23 @@ class Guard:
         """Why this module is none that the kernel is made for."""
         self.weights: list[torch.Tensor] = []
         """The weights of the latest call that was proven; another list where one was moved or replaced."""
-        self._complex = any(
+        self.is_complex = any(
             known is not None and "complex" in known.dtype
             for case in kernel.proof.cases
             for known in case.tensors
         )
         self._known: dict[Any, str] = {}
-        self._addresses: list[int] = []
+        self.addresses: list[int] = []
+        """Where these weights lie."""
+        self.versions: tuple[int, ...] = ()
+        """How often they were written, at the latest call outside a CUDA graph that was being captured."""
+        self._device: torch.device | None = None
         self._look_at_structure()
 
     def _look_at_structure(self) -> None:
         """Note which modules are where, so that another one in a place is seen."""
         parts = dict(self.owner.named_modules(remove_duplicate=False))
-        self._parts = [
+        self.parts = [
             (parts[path.rpartition(".")[0]]._modules, path.rpartition(".")[2], part, part.__dict__,
              part._forward_hooks, part._forward_pre_hooks,
              bool(part._forward_hooks or part._forward_pre_hooks))
@@ -71,7 +75,7 @@ class Guard:
             if type(tensor) not in _PLAIN:
                 return f"an argument is a {type(tensor).__name__}, and the kernel is made for plain tensors"
             facts += (tensor.shape, tensor.dtype, tensor.device, tensor.stride())
-            if self._complex and tensor.is_conj():
+            if self.is_complex and tensor.is_conj():
                 return "an argument is the conjugate view of a tensor"
         key = tuple(facts)
         reason = self._known.get(key)
@@ -128,7 +132,7 @@ class Guard:
         training = self.kernel.proof.training
         if self.owner.training is not training:
             return False
-        for _, _, _, attributes, *_ in self._parts:
+        for _, _, _, attributes, *_ in self.parts:
             if attributes["training"] is not training:
                 return False
         return True
@@ -139,7 +143,7 @@ class Guard:
 
     def _look_at_parts(self) -> str:
         by_mode, training = self.kernel.proof.by_mode, self.kernel.proof.training
-        for held, name, part, attributes, after, before, hooked in self._parts:
+        for held, name, part, attributes, after, before, hooked in self.parts:
             if held.get(name) is not part:
                 return f"another module stands at {name}"
             if (after or before) and not hooked:
@@ -153,21 +157,22 @@ class Guard:
     def _look_at_weights(self, tensors: Sequence[torch.Tensor]) -> str:
         """The same for the weights; those that were moved or replaced are looked at anew."""
         weights = []
-        same = len(self.weights) == len(self.places)
+        device = tensors[0].device if tensors else None
+        same = len(self.weights) == len(self.places) and device == self._device
         for number, (path, held, name) in enumerate(self.places):
             weight = held.get(name)
             if weight is None:
                 weight = reach(self.owner, path)
             weights.append(weight)
-            same = same and weight is self.weights[number] and weight.data_ptr() == self._addresses[number]
+            same = same and weight is self.weights[number] and weight.data_ptr() == self.addresses[number]
         if same:
             return ""
-        device = tensors[0].device if tensors else None
         reason = self.refuse_weights(weights, device)
         if self.kernel.keeps and any(weight.is_inference() for weight in weights):
             reason = "a weight was made under inference_mode, where writes to it cannot be seen"
         if not reason:
-            self.weights, self._addresses = weights, [weight.data_ptr() for weight in weights]
+            self.weights, self.addresses = weights, [weight.data_ptr() for weight in weights]
+            self._device = device
         return reason
 
     def refuse_weights(self, weights: Sequence[torch.Tensor], device: torch.device | None) -> str:
