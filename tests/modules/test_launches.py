@@ -29,7 +29,8 @@ class Card:
         self.card, self.stream, self.launches = 0, 7, list[Any]()
         self.target = GPUTarget("cuda", 90, 32)
         self.utils = SimpleNamespace(
-            get_device_properties=lambda _: {"max_shared_mem": 232448}, load_binary=lambda *given: (1, f"loaded on {given[-1]}", 32, 0, 1024)
+            get_device_properties=lambda _: {"max_shared_mem": 232448},
+            load_binary=lambda *given: (1, f"loaded on {given[-1]}", 32, 0, 1024),
         )
         self.get_current_device = lambda: self.card
         self.get_current_stream = lambda card: (card, self.stream)

@@ -57,6 +57,7 @@ class Engine:
         self._straight_call: Callable[..., Any] | None = None
         self._accepted: set[Any] = set()
         self._written_for: list[torch.Tensor] | None = None
+        self._written_at: tuple[int, ...] = ()
         kernel.see_writes(owner)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -96,12 +97,17 @@ class Engine:
     def _remember(self, tensors: Sequence[torch.Tensor]) -> None:
         """Have later calls like this one, which was let through, take the short way."""
         assert self.instance is not None  # it has just computed
-        if self._written_for is not self.guard.weights or len(self._accepted) >= _MOST_ACCEPTED:
+        versions = tuple(weight._version for weight in self.guard.weights) if self.kernel.keeps else ()
+        if (
+            self._written_for is not self.guard.weights
+            or self._written_at != versions
+            or len(self._accepted) >= _MOST_ACCEPTED
+        ):
             self._accepted = set()
             self._straight_call = write_straight_call(
                 self.guard, self.instance.model, functools.partial(apply_function, self), tensors, self._accepted
             )
-            self._written_for = self.guard.weights
+            self._written_for, self._written_at = self.guard.weights, versions
         self._accepted.add(key_of(tensors))
 
     def _fall_back(self, reason: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:

@@ -44,8 +44,7 @@ class Guard:
             for known in case.tensors
         )
         self._known: dict[Any, str] = {}
-        self.addresses: list[int] = []
-        """Where these weights lie."""
+        self._memory: list[Any] = []
         self.versions: tuple[int, ...] = ()
         """How often they were written, at the latest call outside a CUDA graph that was being captured."""
         self._device: torch.device | None = None
@@ -164,14 +163,14 @@ class Guard:
             if weight is None:
                 weight = reach(self.owner, path)
             weights.append(weight)
-            same = same and weight is self.weights[number] and weight.data_ptr() == self.addresses[number]
+            same = same and weight is self.weights[number] and _locate(weight) == self._memory[number]
         if same:
             return ""
         reason = self.refuse_weights(weights, device)
         if self.kernel.keeps and any(weight.is_inference() for weight in weights):
             reason = "a weight was made under inference_mode, where writes to it cannot be seen"
         if not reason:
-            self.weights, self.addresses = weights, [weight.data_ptr() for weight in weights]
+            self.weights, self._memory = weights, [_locate(weight) for weight in weights]
             self._device = device
         return reason
 
@@ -182,7 +181,7 @@ class Guard:
             if (
                 type(weight) not in _PLAIN
                 and not isinstance(weight, nn.Parameter | nn.Buffer)
-                and type(weight).__name__ != "SeenBuffer"
+                and not is_seen(weight)
             ):
                 return f"{path} is a {type(weight).__name__}, and the kernel takes plain tensors"
             if weight.dtype is not dtype:
@@ -196,3 +195,13 @@ class Guard:
             if not weight.is_contiguous():
                 return f"{path} lies in memory in another way than the kernel is proven for"
         return ""
+
+
+def is_seen(weight: torch.Tensor) -> bool:
+    """Whether writes to a weight through `.data` are counted; `Kernel.see_writes` makes such weights."""
+    return type(weight).__name__ in ("SeenParameter", "SeenBuffer")
+
+
+def _locate(weight: torch.Tensor) -> tuple[int, int, bool]:
+    """Where a weight lies and how much of it; it tells when someone gave it other memory or another layout."""
+    return weight.data_ptr(), weight.numel(), weight.is_contiguous()

@@ -17,9 +17,9 @@ _VALUES = (int, float, bool, str, type(None), torch.dtype)
 """Kinds of arguments beside tensors that a kept launch may have, and types of Triton's language."""
 
 _OWN_NAMES = frozenset({
-    "MISSING", "AttributeError", "TypeError", "type", "dict", "len", "callable", "card", "stream", "runtime", "compilation", "hooks", "enter",
-    "leave", "learn", "signatures", "sign", "launch", "is_watched", "pass_on", "rest", "others", "grid", "warmup", "device", "known", "axes",
-    "run", "function", "metadata", "compiled",
+    "MISSING", "AttributeError", "TypeError", "type", "dict", "len", "callable", "card", "stream", "runtime", "compilation", "hooks",
+    "enter", "leave", "learn", "signatures", "sign", "launch", "is_watched", "pass_on", "rest", "others", "grid", "warmup", "device",
+    "known", "axes", "run", "function", "metadata", "compiled",
 })  # fmt: skip
 """Words of the text that launches; Triton launches a kernel that takes an argument of such a name by keyword."""
 

@@ -13,7 +13,7 @@ from torch._C._functorch import peek_interpreter_stack
 from torch.autograd import forward_ad
 
 from tritonsmith.modules.dropin.runtime.form import list_tensors
-from tritonsmith.modules.dropin.runtime.guard import Guard
+from tritonsmith.modules.dropin.runtime.guard import Guard, is_seen
 
 LEFT = object()
 """What such a function gives for a call that has to be looked at by the guard."""
@@ -50,7 +50,7 @@ def write_straight_call(
         f"if {' or '.join(tests)}:", "    return LEFT",
         f"if is_grad_enabled() and ({' or '.join(f'{name}.requires_grad' for name in given)}):",
         "    return LEFT" if guard.operator.skeleton is None else f"    return finish(differentiate({', '.join(given)}))",
-        *(_write_card_lines(weights, tensors[0].get_device(), constants, keeps=kernel.keeps) if tensors[0].is_cuda else ()),
+        *(_write_card_lines(tensors[0].get_device(), constants, keeps=kernel.keeps) if tensors[0].is_cuda else ()),
         f"result = forward(model, {', '.join(_write_arguments(guard, constants))})",
         "return result if type(result) is Tensor else finish(result)" if kernel.form.result is None else "return finish(result)",
     ]  # fmt: skip
@@ -123,22 +123,28 @@ def _test_parts(guard: Guard, constants: _Constants) -> list[str]:
 
 
 def _test_weights(guard: Guard, constants: _Constants) -> list[str]:
-    """Tests that the weights are the same objects at the same addresses."""
+    """Tests that the weights are the same objects, and that nobody gave them other memory or another layout.
+
+    Parameters whose writes through `.data` are counted need no look at their memory.
+    """
     tests = []
-    for number, ((_, held, name), weight, address) in enumerate(zip(guard.places, guard.weights, guard.addresses, strict=True)):
-        constants |= {f"b{number}": held, f"k{number}": name, f"w{number}": weight, f"a{number}": address}
-        tests += [f"b{number}.get(k{number}) is not w{number}", f"w{number}.data_ptr() != a{number}"]
+    for number, ((_, held, name), weight) in enumerate(zip(guard.places, guard.weights, strict=True)):
+        constants |= {f"b{number}": held, f"k{number}": name, f"w{number}": weight}
+        tests.append(f"b{number}.get(k{number}) is not w{number}")
+        if guard.kernel.keeps:
+            constants[f"v{number}"] = weight._version
+            tests.append(f"w{number}._version != v{number}")
+        if not is_seen(weight):
+            constants |= {f"a{number}": weight.data_ptr(), f"l{number}": weight.numel()}
+            tests += [f"w{number}.data_ptr() != a{number}", f"w{number}.numel() != l{number}"]
+            tests += [f"not w{number}.is_contiguous()"] if weight.dim() > 1 else []
     return tests
 
 
-def _write_card_lines(weights: Sequence[str], card: int, constants: _Constants, *, keeps: bool) -> list[str]:
+def _write_card_lines(card: int, constants: _Constants, *, keeps: bool) -> list[str]:
     """Lines for a CUDA card: another current card, and graphs that are being captured, are left to the engine."""
-    constants |= {"card": card, "current_card": torch._C._cuda_getDevice}
-    if not keeps:
-        return ["if current_card() != card:", "    return LEFT"]
-    constants["capturing"] = torch._C._cuda_isCurrentStreamCapturing
-    versions = "".join(f"{name}._version, " for name in weights)
-    return ["if current_card() != card or capturing():", "    return LEFT", f"guard.versions = ({versions})"]
+    constants |= {"card": card, "current_card": torch._C._cuda_getDevice, "capturing": torch._C._cuda_isCurrentStreamCapturing}
+    return [f"if current_card() != card{' or capturing()' if keeps else ''}:", "    return LEFT"]
 
 
 def _write_arguments(guard: Guard, constants: _Constants) -> list[str]:
