@@ -105,7 +105,7 @@ class Engine:
         ):
             self._accepted = set()
             self._straight_call = write_straight_call(
-                self.guard, self.instance.model, functools.partial(apply_function, self), tensors, self._accepted
+                self.guard, self.instance.model, self._differentiate_straight(), tensors, self._accepted
             )
             self._written_for, self._written_at = self.guard.weights, versions
         self._accepted.add(key_of(tensors))
@@ -132,7 +132,7 @@ class Engine:
         if _len_torch_dispatch_stack():  # modes that watch operators, such as selective checkpointing
             return self.kernel.form.build_result(self.operator.compute(tensors, weights))
         if differentiated:
-            results = apply_function(self, *tensors, *weights)
+            results = apply_function(self, self._launch_given, *tensors, *weights)
             self._remember(tensors)
             return self.kernel.form.build_result([results] if isinstance(results, torch.Tensor) else results)
         result = self.launch(tensors)
@@ -160,6 +160,15 @@ class Engine:
         if self.kernel.proof.updates:
             self._take_updates(instance)
         return result
+
+    def _launch_given(self, *tensors: torch.Tensor) -> Any:
+        return self.launch(tensors)
+
+    def _differentiate_straight(self) -> Callable[..., Any]:
+        """Outputs with gradients for the tensors and weights of a call, where all that `launch` looks at was looked at."""
+        assert self.instance is not None  # it has just computed
+        launch = functools.partial(self.kernel.forward, self.instance.model) if self._straight else self._launch_given
+        return functools.partial(apply_function, self, launch)
 
     def _run_original(self, tensors: Sequence[torch.Tensor], reason: str) -> Any:
         args, kwargs = self.kernel.form.build_call(tensors)
@@ -199,13 +208,15 @@ class _Differentiable(torch.autograd.Function):
     """One launch with gradients of the original. An eager call takes it, for the operator costs 15 microseconds more."""
 
     @staticmethod
-    def forward(ctx: Any, engine: Engine, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        """The kernel's outputs for the tensors and then the weights of a call."""
+    def forward(
+        ctx: Any, engine: Engine, launch: Callable[..., Any], *given: torch.Tensor
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """The kernel's outputs for the tensors and then the weights of a call; `launch` takes the tensors."""
         ctx.engine = engine
         ctx.save_for_backward(*given)
         ctx.set_materialize_grads(False)
         operator = engine.operator
-        result = engine.launch(given[: operator.count])
+        result = launch(*given[: operator.count])
         if type(result) is torch.Tensor and result.is_contiguous() and not result._is_view():
             for tensor in given:
                 if tensor is result:
@@ -217,8 +228,8 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """Gradients of the original."""
-        needed = ctx.needs_input_grad[1:]
-        return None, *ctx.engine.operator.differentiate(ctx.saved_tensors, needed, gradients)
+        needed = ctx.needs_input_grad[2:]
+        return None, None, *ctx.engine.operator.differentiate(ctx.saved_tensors, needed, gradients)
 
 
 apply_function: Callable[..., Any] = super(torch.autograd.Function, _Differentiable).apply

@@ -48,9 +48,9 @@ def write_straight_call(
     given = [*names, *weights]
     lines = [
         f"if {' or '.join(tests)}:", "    return LEFT",
+        *(_write_card_lines(tensors[0].get_device(), constants, keeps=kernel.keeps) if tensors[0].is_cuda else ()),
         f"if is_grad_enabled() and ({' or '.join(f'{name}.requires_grad' for name in given)}):",
         "    return LEFT" if guard.operator.skeleton is None else f"    return finish(differentiate({', '.join(given)}))",
-        *(_write_card_lines(tensors[0].get_device(), constants, keeps=kernel.keeps) if tensors[0].is_cuda else ()),
         f"result = forward(model, {', '.join(_write_arguments(guard, constants))})",
         "return result if type(result) is Tensor else finish(result)" if kernel.form.result is None else "return finish(result)",
     ]  # fmt: skip
