@@ -126,7 +126,7 @@ def account(device: torch.device, text: str | None = None) -> dict[str, float]:
     model, empty = engine.instance.model, nn.Identity()
     pieces = [
         Piece("a module's call, empty", lambda: empty(x)),
-        Piece("the guard, written out", lambda: engine.guard.find_reason((x,))),
+        Piece("the guard in full, for a call of a new kind", lambda: engine.guard.find_reason((x,))),
         Piece("ModelNew's forward", lambda: kernel.forward(model, x)),
         Piece("  memory of the result", lambda: torch.empty((ROWS, COLUMNS), dtype=torch.float32, device=x.device)),
         *(_list_launches(text, kernel, model, x) if launches else ()),

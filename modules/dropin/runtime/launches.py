@@ -42,7 +42,9 @@ def hold_launches(module: types.ModuleType) -> None:
         kernel = value
         while isinstance(kernel, triton.runtime.Autotuner | triton.runtime.Heuristics):
             kernel = kernel.fn
-        if type(kernel) is triton.JITFunction and kernel.fn.__module__ == module.__name__ and "run" not in vars(kernel):
+        if type(kernel) is not triton.JITFunction or kernel.fn.__module__ != module.__name__ or "run" in vars(kernel):
+            continue
+        if hasattr(kernel, "arg_names") and hasattr(kernel, "pre_run_hooks") and hasattr(triton, "knobs"):
             kernel.run = HeldLaunches(kernel, triton).run
 
 
