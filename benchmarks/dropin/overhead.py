@@ -1,7 +1,8 @@
 """Microseconds that ways to register an operator, and the drop-in itself, add to a call.
 
-`python -m tritonsmith.benchmarks.dropin.overhead` prints them. The kernel is a stand-in: it makes its result and launches nothing.
-So all of a call is the host's work, on a card too.
+`python -m tritonsmith.benchmarks.dropin.overhead` prints them. The kernel of the first table is a stand-in: it makes its result and
+launches nothing. So all of a call is the host's work, on a card too. The second table is an account of a call by piece; on a card its
+kernel is one in Triton. It takes half a minute.
 """
 
 from __future__ import annotations
@@ -9,15 +10,16 @@ from __future__ import annotations
 import argparse
 import functools
 import json
-import statistics
+import platform
 import sys
-import time
 from collections.abc import Callable
 from typing import Any
 
 import torch
 from torch import nn
 
+from tritonsmith.benchmarks.dropin.account import account
+from tritonsmith.benchmarks.dropin.timing import time_calls
 from tritonsmith.modules.dropin.runtime.form import Form
 from tritonsmith.modules.dropin.runtime.kernel import Kernel, describe_config
 from tritonsmith.modules.dropin.runtime.module import replace_module
@@ -41,7 +43,6 @@ class ModelNew(nn.Module):
     def forward(self, x):
         return torch.empty_like(x)
 """
-_CALLS, _ROUNDS = 2000, 15
 
 
 class Model(nn.Module):
@@ -110,21 +111,6 @@ _KEPT: list[Any] = []
 """Library objects: their operators go with them."""
 
 
-def time_calls(call: Callable[[], Any], device: torch.device) -> float:
-    """Microseconds of a call: the median of several rounds, each the mean of many calls."""
-    for _ in range(200):
-        call()
-    rounds = []
-    for _ in range(_ROUNDS):
-        if device.type == "cuda":
-            torch.cuda.synchronize()
-        start = time.perf_counter()
-        for _ in range(_CALLS):
-            call()
-        rounds.append((time.perf_counter() - start) / _CALLS * 1e6)
-    return statistics.median(rounds)
-
-
 def measure(device: torch.device) -> dict[str, dict[str, float]]:
     """Microseconds by way, without and with gradients."""
     original = Model().to(device)
@@ -152,14 +138,29 @@ def main() -> None:
     parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     parser.add_argument("--json", action="store_true")
     options = parser.parse_args()
-    found = measure(torch.device(options.device))
+    device = torch.device(options.device)
+    found, pieces = measure(device), account(device)
+    versions = _list_versions(device)
     if options.json:
-        sys.stdout.write(json.dumps(found, indent=1) + "\n")
+        sys.stdout.write(json.dumps({"versions": versions, "ways": found, "account": pieces}, indent=1) + "\n")
         return
+    sys.stdout.write(f"{', '.join(f'{name} {value}' for name, value in versions.items())}\n")
     for name, times in found.items():
         sys.stdout.write(
             f"{name:14} {times['without gradients']:8.2f} {times['with gradients']:8.2f} microseconds, without and with gradients\n"
         )
+    sys.stdout.write("a call by piece, in microseconds, without gradients unless they are named\n")
+    for name, time in pieces.items():
+        sys.stdout.write(f"{name:74} {time:8.2f}\n")
+
+
+def _list_versions(device: torch.device) -> dict[str, str]:
+    versions = {"Python": platform.python_version(), "torch": torch.__version__}
+    if device.type == "cuda":
+        import triton  # noqa: PLC0415 - it is asked for where kernels run
+
+        versions |= {"Triton": triton.__version__, "card": torch.cuda.get_device_name(device)}
+    return versions
 
 
 if __name__ == "__main__":

@@ -21,11 +21,13 @@ RUNTIME = (
     "guard.py",
     "kernel.json",
     "kernel.py",
+    "launches.py",
     "layers.py",
     "module.py",
     "operator.py",
     "package.py",
     "proof.py",
+    "straight.py",
 )
 
 

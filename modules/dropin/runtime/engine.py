@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import re
 import warnings
 from collections.abc import Callable, Mapping, Sequence
@@ -14,7 +15,11 @@ from torch._C import _len_torch_dispatch_stack
 from tritonsmith.modules.dropin.runtime.form import RefusedCall, list_tensors
 from tritonsmith.modules.dropin.runtime.guard import Guard
 from tritonsmith.modules.dropin.runtime.kernel import Kernel
-from tritonsmith.modules.dropin.runtime.operator import Instance, Operator, find_operator, switch_card
+from tritonsmith.modules.dropin.runtime.operator import Instance, Operator, find_operator
+from tritonsmith.modules.dropin.runtime.straight import LEFT, key_of, write_straight_call
+
+_MOST_ACCEPTED = 4096
+"""Shapes of calls that the short way knows; with more of them it begins anew."""
 
 
 class FallbackWarning(UserWarning):
@@ -45,10 +50,14 @@ class Engine:
         self._count = len(kernel.form.given)
         self._arguments = kernel.form.arguments
         self._straight = self._arguments == tuple(range(len(self._arguments))) and not kernel.form.constants
-        self._instance: Instance | None = None
+        self.instance: Instance | None = None
+        """The ModelNew that computes with the weights of the latest call."""
         self._captured: list[Instance] = []
-        self._versions: tuple[int, ...] = ()
         self._bound: list[torch.Tensor] = []
+        self._straight_call: Callable[..., Any] | None = None
+        self._accepted: set[Any] = set()
+        self._written_for: list[torch.Tensor] | None = None
+        self._written_at: tuple[int, ...] = ()
         kernel.see_writes(owner)
 
     def __reduce__(self) -> tuple[Any, ...]:
@@ -67,18 +76,39 @@ class Engine:
             )
         except RefusedCall as refused:
             return self._fall_back(str(refused), args, kwargs)
-        reason = self.guard.find_reason(tensors)
-        if reason:
-            return self._fall_back(reason, args, kwargs)
+        straight = self._straight_call
         try:
-            return self._run(tensors)
+            if straight is not None:
+                result = straight(*tensors)
+                if result is not LEFT:
+                    return result
+            reason = self.guard.find_reason(tensors)
+            if not reason:
+                return self._run(tensors)
         except torch.OutOfMemoryError:
             raise
         except Exception as error:  # a kernel that refuses or cannot be launched: the original stands for it
             if type(error).__module__ == "torch.utils.checkpoint":
                 raise  # recomputation ends a forward in this way
             text = " ".join(str(error).split())[:200]
-            return self._fall_back(f"the kernel refuses ({type(error).__name__}: {text})", args, kwargs)
+            reason = f"the kernel refuses ({type(error).__name__}: {text})"
+        return self._fall_back(reason, args, kwargs)
+
+    def _remember(self, tensors: Sequence[torch.Tensor]) -> None:
+        """Have later calls like this one, which was let through, take the short way."""
+        assert self.instance is not None  # it has just computed
+        versions = tuple(weight._version for weight in self.guard.weights) if self.kernel.keeps else ()
+        if (
+            self._written_for is not self.guard.weights
+            or self._written_at != versions
+            or len(self._accepted) >= _MOST_ACCEPTED
+        ):
+            self._accepted = set()
+            self._straight_call = write_straight_call(
+                self.guard, self.instance.model, self._differentiate_straight(), tensors, self._accepted
+            )
+            self._written_for, self._written_at = self.guard.weights, versions
+        self._accepted.add(key_of(tensors))
 
     def _fall_back(self, reason: str, args: Sequence[Any], kwargs: Mapping[str, Any]) -> Any:
         self.tell(reason)
@@ -102,29 +132,43 @@ class Engine:
         if _len_torch_dispatch_stack():  # modes that watch operators, such as selective checkpointing
             return self.kernel.form.build_result(self.operator.compute(tensors, weights))
         if differentiated:
-            results = apply_function(self, *tensors, *weights)
+            results = apply_function(self, self._launch_given, *tensors, *weights)
+            self._remember(tensors)
             return self.kernel.form.build_result([results] if isinstance(results, torch.Tensor) else results)
         result = self.launch(tensors)
+        self._remember(tensors)
         if type(result) is torch.Tensor and self.kernel.form.result is None:
             return result
         return self.kernel.form.build_result(list_tensors(result))
 
     def launch(self, tensors: Sequence[torch.Tensor]) -> Any:
         """What ModelNew gives for tensors that the guard has let through, with the weights of that call."""
-        weights, instance = self.guard.weights, self._instance
-        device = (tensors[0] if tensors else weights[0]).device
+        weights, instance = self.guard.weights, self.instance
+        first = tensors[0] if tensors else weights[0]
         if instance is None or self._bound is not weights:
-            instance = self._instance = Instance(self.kernel, device)
+            device = first.device
+            instance = self.instance = Instance(self.kernel, device)
             instance.bind(dict(zip(self.kernel.state, weights, strict=True)))
             self._bound = weights
-        if device.type == "cuda":
-            with switch_card(device):
-                result = self.kernel.forward(self._choose_for_capture(instance).model, *self._pick(tensors))
-        else:
+        if not first.is_cuda:
             result = self.kernel.forward(instance.model, *self._pick(tensors))
+        elif first.get_device() == torch._C._cuda_getDevice():
+            result = self.kernel.forward(self._choose_for_capture(instance).model, *self._pick(tensors))
+        else:
+            with torch.cuda.device(first.device):
+                result = self.kernel.forward(self._choose_for_capture(instance).model, *self._pick(tensors))
         if self.kernel.proof.updates:
             self._take_updates(instance)
         return result
+
+    def _launch_given(self, *tensors: torch.Tensor) -> Any:
+        return self.launch(tensors)
+
+    def _differentiate_straight(self) -> Callable[..., Any]:
+        """Outputs with gradients for the tensors and weights of a call, where all that `launch` looks at was looked at."""
+        assert self.instance is not None  # it has just computed
+        launch = functools.partial(self.kernel.forward, self.instance.model) if self._straight else self._launch_given
+        return functools.partial(apply_function, self, launch)
 
     def _run_original(self, tensors: Sequence[torch.Tensor], reason: str) -> Any:
         args, kwargs = self.kernel.form.build_call(tensors)
@@ -142,9 +186,9 @@ class Engine:
             return instance
         versions = tuple(weight._version for weight in self.guard.weights)
         if not torch.cuda.is_current_stream_capturing():
-            self._versions = versions
+            self.guard.versions = versions
             return instance
-        if versions == self._versions:
+        if versions == self.guard.versions:
             return instance
         fresh = Instance(self.kernel, self.guard.weights[0].device)
         fresh.bind(dict(zip(self.kernel.state, self.guard.weights, strict=True)))
@@ -164,13 +208,15 @@ class _Differentiable(torch.autograd.Function):
     """One launch with gradients of the original. An eager call takes it, for the operator costs 15 microseconds more."""
 
     @staticmethod
-    def forward(ctx: Any, engine: Engine, *given: torch.Tensor) -> torch.Tensor | tuple[torch.Tensor, ...]:
-        """The kernel's outputs for the tensors and then the weights of a call."""
+    def forward(
+        ctx: Any, engine: Engine, launch: Callable[..., Any], *given: torch.Tensor
+    ) -> torch.Tensor | tuple[torch.Tensor, ...]:
+        """The kernel's outputs for the tensors and then the weights of a call; `launch` takes the tensors."""
         ctx.engine = engine
         ctx.save_for_backward(*given)
         ctx.set_materialize_grads(False)
         operator = engine.operator
-        result = engine.launch(given[: operator.count])
+        result = launch(*given[: operator.count])
         if type(result) is torch.Tensor and result.is_contiguous() and not result._is_view():
             for tensor in given:
                 if tensor is result:
@@ -182,8 +228,8 @@ class _Differentiable(torch.autograd.Function):
     @staticmethod
     def backward(ctx: Any, *gradients: torch.Tensor | None) -> tuple[torch.Tensor | None, ...]:
         """Gradients of the original."""
-        needed = ctx.needs_input_grad[1:]
-        return None, *ctx.engine.operator.differentiate(ctx.saved_tensors, needed, gradients)
+        needed = ctx.needs_input_grad[2:]
+        return None, None, *ctx.engine.operator.differentiate(ctx.saved_tensors, needed, gradients)
 
 
 apply_function: Callable[..., Any] = super(torch.autograd.Function, _Differentiable).apply

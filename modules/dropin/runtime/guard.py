@@ -38,19 +38,22 @@ class Guard:
         """Why this module is none that the kernel is made for."""
         self.weights: list[torch.Tensor] = []
         """The weights of the latest call that was proven; another list where one was moved or replaced."""
-        self._complex = any(
+        self.is_complex = any(
             known is not None and "complex" in known.dtype
             for case in kernel.proof.cases
             for known in case.tensors
         )
         self._known: dict[Any, str] = {}
-        self._addresses: list[int] = []
+        self._memory: list[Any] = []
+        self.versions: tuple[int, ...] = ()
+        """How often they were written, at the latest call outside a CUDA graph that was being captured."""
+        self._device: torch.device | None = None
         self._look_at_structure()
 
     def _look_at_structure(self) -> None:
         """Note which modules are where, so that another one in a place is seen."""
         parts = dict(self.owner.named_modules(remove_duplicate=False))
-        self._parts = [
+        self.parts = [
             (parts[path.rpartition(".")[0]]._modules, path.rpartition(".")[2], part, part.__dict__,
              part._forward_hooks, part._forward_pre_hooks,
              bool(part._forward_hooks or part._forward_pre_hooks))
@@ -71,7 +74,7 @@ class Guard:
             if type(tensor) not in _PLAIN:
                 return f"an argument is a {type(tensor).__name__}, and the kernel is made for plain tensors"
             facts += (tensor.shape, tensor.dtype, tensor.device, tensor.stride())
-            if self._complex and tensor.is_conj():
+            if self.is_complex and tensor.is_conj():
                 return "an argument is the conjugate view of a tensor"
         key = tuple(facts)
         reason = self._known.get(key)
@@ -128,7 +131,7 @@ class Guard:
         training = self.kernel.proof.training
         if self.owner.training is not training:
             return False
-        for _, _, _, attributes, *_ in self._parts:
+        for _, _, _, attributes, *_ in self.parts:
             if attributes["training"] is not training:
                 return False
         return True
@@ -139,7 +142,7 @@ class Guard:
 
     def _look_at_parts(self) -> str:
         by_mode, training = self.kernel.proof.by_mode, self.kernel.proof.training
-        for held, name, part, attributes, after, before, hooked in self._parts:
+        for held, name, part, attributes, after, before, hooked in self.parts:
             if held.get(name) is not part:
                 return f"another module stands at {name}"
             if (after or before) and not hooked:
@@ -153,21 +156,22 @@ class Guard:
     def _look_at_weights(self, tensors: Sequence[torch.Tensor]) -> str:
         """The same for the weights; those that were moved or replaced are looked at anew."""
         weights = []
-        same = len(self.weights) == len(self.places)
+        device = tensors[0].device if tensors else None
+        same = len(self.weights) == len(self.places) and device == self._device
         for number, (path, held, name) in enumerate(self.places):
             weight = held.get(name)
             if weight is None:
                 weight = reach(self.owner, path)
             weights.append(weight)
-            same = same and weight is self.weights[number] and weight.data_ptr() == self._addresses[number]
+            same = same and weight is self.weights[number] and _locate(weight) == self._memory[number]
         if same:
             return ""
-        device = tensors[0].device if tensors else None
         reason = self.refuse_weights(weights, device)
         if self.kernel.keeps and any(weight.is_inference() for weight in weights):
             reason = "a weight was made under inference_mode, where writes to it cannot be seen"
         if not reason:
-            self.weights, self._addresses = weights, [weight.data_ptr() for weight in weights]
+            self.weights, self._memory = weights, [_locate(weight) for weight in weights]
+            self._device = device
         return reason
 
     def refuse_weights(self, weights: Sequence[torch.Tensor], device: torch.device | None) -> str:
@@ -177,7 +181,7 @@ class Guard:
             if (
                 type(weight) not in _PLAIN
                 and not isinstance(weight, nn.Parameter | nn.Buffer)
-                and type(weight).__name__ != "SeenBuffer"
+                and not is_seen(weight)
             ):
                 return f"{path} is a {type(weight).__name__}, and the kernel takes plain tensors"
             if weight.dtype is not dtype:
@@ -191,3 +195,13 @@ class Guard:
             if not weight.is_contiguous():
                 return f"{path} lies in memory in another way than the kernel is proven for"
         return ""
+
+
+def is_seen(weight: torch.Tensor) -> bool:
+    """Whether writes to a weight through `.data` are counted; `Kernel.see_writes` makes such weights."""
+    return type(weight).__name__ in ("SeenParameter", "SeenBuffer")
+
+
+def _locate(weight: torch.Tensor) -> tuple[int, int, bool]:
+    """Where a weight lies and how much of it; it tells when someone gave it other memory or another layout."""
+    return weight.data_ptr(), weight.numel(), weight.is_contiguous()

@@ -16,6 +16,7 @@ from torch import nn
 from torch.nn.utils.parametrize import type_before_parametrizations
 
 from tritonsmith.modules.dropin.runtime.form import Form
+from tritonsmith.modules.dropin.runtime.launches import hold_launches
 from tritonsmith.modules.dropin.runtime.proof import Proof
 
 _PLAIN = (bool, int, float, str, type(None), torch.dtype)
@@ -60,8 +61,10 @@ class Kernel:
 
     @cached_property
     def code(self) -> types.ModuleType:
-        """The text as a module. Raises what it raises when it is imported."""
-        return import_text(self.text, f"tritonsmith_kernel_{self.digest}")
+        """The text as a module, whose kernels keep what they compiled. Raises what it raises when it is imported."""
+        module = import_text(self.text, f"tritonsmith_kernel_{self.digest}")
+        hold_launches(module)
+        return module
 
     @cached_property
     def is_interpreted(self) -> bool:
