@@ -143,4 +143,6 @@ def _write_signature(kernel: Kernel, original: nn.Module | None) -> dict[str, st
             case _:
                 parameters.append(f"{parameter.name}{default}")
                 args += f"{parameter.name}, "
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            parameters = [name for name in parameters if name != "/"] + ["/"]
     return {"parameters": ", ".join(parameters), "args": f"({args})", "kwargs": f"{{{kwargs}}}"}
