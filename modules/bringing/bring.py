@@ -21,6 +21,7 @@ from tritonsmith.modules.bringing.check import (
     describe_difference,
     require_no_shared_writes,
     require_repeatable,
+    require_same_weights,
     run_task_model,
 )
 from tritonsmith.modules.bringing.export import NotExported, export_module
@@ -85,7 +86,8 @@ def bring(
         register_records(call)
         leaves, _ = split_call(*call)
         require_one_device(module, leaves)
-        result, wanted = call_module(module, *call)
+        with require_same_weights(module):
+            result, wanted = call_module(module, *call)
         require_no_shared_writes(module, *call)
         require_repeatable(module, *call, wanted)
         for other in list_other_calls(shapes):
@@ -105,6 +107,7 @@ def bring(
                     raise UsageError(
                         f"{type(module).__name__} cannot be exported: {reason}; its class made anew gives {fault}; check init="
                     ) from error
+    written.signature.to_bytes()  # before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     write_folder(folder, written)
     _write_files(folder, files)
@@ -218,6 +221,9 @@ def require_module(module: object) -> None:
         if ".quantized" in type(part).__module__:
             raise UsageError(f"{name} has quantized weights, which kernels cannot be judged with; give the module before it was quantized")
     for name, value in (*module.named_parameters(), *module.named_buffers()):
+        if value.layout != torch.strided or value.is_quantized:
+            kind = "quantized" if value.is_quantized else str(value.layout)
+            raise UsageError(f"{name} is {kind}, which kernels cannot be judged with; give the module with {name} dense (to_dense)")
         if torch.nn.parameter.is_lazy(value):
             raise UsageError(f"{name} has no size before the first call; call the module once")
         if value.device.type == "meta":

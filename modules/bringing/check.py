@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -48,8 +49,42 @@ def call_module(
     check_leaves([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], "result")
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not tensors:
-        raise UsageError(f"{type(module).__name__} returns {type(result).__name__}, which holds no tensor")
+        raise UsageError(
+            f"{type(module).__name__} returns {type(result).__name__}, which holds no tensor; give a module whose forward returns "
+            "tensors, also in lists, tuples, dicts or dataclasses"
+        )
     return result, tensors
+
+
+@contextlib.contextmanager
+def require_same_weights(module: nn.Module) -> Iterator[None]:
+    """Have a call leave the module's parameters as they are; afterwards they are as before. Raises UsageError where it changes one."""
+    kept = {
+        name: (value, value.data, value.detach().to("cpu", copy=True))
+        for name, value in module.named_parameters()
+    }
+    changed = ""
+    try:
+        yield
+        changed = next((name for name, weight in kept.items() if not _is_as_before(*weight)), "")
+    finally:
+        for value, data, copied in kept.values():
+            if not _is_as_before(value, data, copied):
+                with torch.no_grad():
+                    data.copy_(copied)
+                value.data = data
+    if changed:
+        raise UsageError(
+            f"{type(module).__name__} changes its own parameter {changed} when it is called, so its results depend on earlier calls; "
+            "change it outside forward"
+        )
+
+
+def _is_as_before(value: torch.Tensor, data: torch.Tensor, copied: torch.Tensor) -> bool:
+    """Whether a parameter lies where it lay, with the bits that it had."""
+    found = value.detach().cpu()
+    place = value.untyped_storage().data_ptr() == data.untyped_storage().data_ptr()
+    return place and found.shape == copied.shape and torch.equal(*(one.reshape(-1).view(torch.uint8) for one in (found, copied)))
 
 
 def copy_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:

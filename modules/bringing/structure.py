@@ -81,8 +81,18 @@ class Signature:
         return pytree.tree_unflatten(leaves, self.out_spec)
 
     def write(self, folder: Path) -> None:
-        """Keep it in a task's folder. Raises OSError."""
-        (folder / SIGNATURE).write_bytes(pickle.dumps(self))
+        """Keep it in a task's folder. Raises OSError, and UsageError where a class of a record is no name of a module."""
+        (folder / SIGNATURE).write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `write` keeps. Raises UsageError."""
+        try:
+            return pickle.dumps(self)
+        except Exception as error:  # of a foreign class: anything may come out of it
+            raise UsageError(
+                f"a record among arguments or results cannot be kept ({type(error).__name__}: {error}); define its class at the top of "
+                "a module, or give a tuple or a dict"
+            ) from error
 
     @classmethod
     def read(cls, folder: Path) -> Signature:
