@@ -1,12 +1,17 @@
 """A process that brings one module in by its name: `python -m tritonsmith.modules.bringing`, with a JSON object on standard input."""
 
 import json
+import re
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.modules.bringing.bring import bring
 from tritonsmith.modules.bringing.named import load_named, read_init, read_sizes
+
+_NO_MEMORY = re.compile("allocate memory|out of memory", re.IGNORECASE)
+"""What torch says where memory runs out."""
 
 
 def main() -> int:
@@ -24,10 +29,19 @@ def main() -> int:
             init=read_init(asked["init"]) if asked["init"] else None,
         )
     except UsageError as error:
-        print(json.dumps({"error": str(error)}), file=answer)  # noqa: T201 - the caller reads it
-        return 2
+        return _tell(str(error), answer)
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
+            raise
+        return _tell(f"{asked['word']} and its inputs do not fit into memory; choose smaller inputs, or a part of the module", answer)
     print(json.dumps({"task": str(brought.task), "way": brought.way, "reason": brought.reason}), file=answer)  # noqa: T201
     return 0
+
+
+def _tell(sentence: str, answer: TextIO) -> int:
+    """Answer with what is wrong."""
+    print(json.dumps({"error": sentence}), file=answer)  # noqa: T201 - the caller reads it
+    return 2
 
 
 if __name__ == "__main__":

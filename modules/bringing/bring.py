@@ -21,6 +21,7 @@ from tritonsmith.modules.bringing.check import (
     describe_difference,
     require_no_shared_writes,
     require_repeatable,
+    require_same_inputs,
     require_same_weights,
     run_task_model,
 )
@@ -82,10 +83,11 @@ def bring(
     """
     require_module(module)
     call = as_call(inputs)
-    with in_mode(module, mode):
+    with in_mode(module, mode), without_hooks(module):
         register_records(call)
         leaves, _ = split_call(*call)
         require_one_device(module, leaves)
+        require_same_inputs(module, *call)
         with require_same_weights(module):
             result, wanted = call_module(module, *call)
         require_no_shared_writes(module, *call)
@@ -99,7 +101,7 @@ def bring(
             reason = str(error)
             if shapes:
                 raise UsageError(
-                    f"{type(module).__name__} cannot be exported: {reason}; without that, shapes= cannot be used"
+                    f"{type(module).__name__} cannot be exported: {reason}; other sizes need an export, so leave shapes= out"
                 ) from error
             written, files = write_from_source(module, *call, result, init, reason)
             with _beside(files, folder):
@@ -244,6 +246,17 @@ def require_one_device(module: nn.Module, leaves: Sequence[Any]) -> None:
         raise UsageError(
             f"the module is on {held.pop()} and its inputs are on {', '.join(sorted(given))}; move them to one device"
         )
+
+
+@contextlib.contextmanager
+def without_hooks(module: nn.Module) -> Iterator[None]:
+    """While it is open no forward hook of the module itself runs: a drop-in has it too, and it must not count twice."""
+    kept = module._forward_hooks.copy()
+    module._forward_hooks.clear()
+    try:
+        yield
+    finally:
+        module._forward_hooks.update(kept)
 
 
 @contextlib.contextmanager

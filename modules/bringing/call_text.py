@@ -32,7 +32,7 @@ class CallText:
 
     def write(self, value: Any) -> str:
         """The text of the next argument. Raises UsageError for a structure that has none."""
-        kind = type(value)
+        kind: Any = type(value)
         if kind not in pytree.SUPPORTED_NODES and not _is_named_tuple(value):
             return self._names.get(next(self._number)) or write_plain(value)
         if dataclasses.is_dataclass(value) or _is_named_tuple(value):
@@ -48,8 +48,10 @@ class CallText:
                 return f"collections.defaultdict({'None' if factory is None else factory.__name__}, {{{items}}})"
         parts = ", ".join(map(self.write, value)) if isinstance(value, list | tuple | deque) else ""
         if kind in (list, tuple, deque, torch.Size):
-            listed = {list: "[{}]", deque: "collections.deque([{}])", torch.Size: "torch.Size([{}])"}.get(kind, "({})")
-            return listed.format(f"{parts}," if kind is tuple and parts else parts)
+            if kind is tuple:
+                return f"({parts},)" if parts else "()"
+            maker = {list: "", deque: "collections.deque", torch.Size: "torch.Size"}[kind]
+            return f"{maker}([{parts}])" if maker else f"[{parts}]"
         raise UsageError(f"an argument is a {kind.__name__}, which a task file cannot say; give a list, a tuple or a dict")
 
     def _write_record(self, value: Any) -> str:

@@ -110,6 +110,34 @@ def require_no_shared_writes(module: nn.Module, args: Sequence[Any], kwargs: Map
         )
 
 
+def require_same_inputs(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise UsageError where a hook of the module changes what its forward gets: a drop-in has that hook, so it would count twice."""
+    if not module._forward_pre_hooks:
+        return
+    given, seen, forward = copy_call(args, kwargs), list[Any](), module.forward
+    own = vars(module).get("forward")
+
+    def record(*got: Any, **named: Any) -> Any:
+        seen.append((got, named))
+        return forward(*got, **named)
+
+    module.forward = record
+    try:
+        call_module(module, *given)
+    finally:
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own
+    (wanted, spec), (found, other) = pytree.tree_flatten(given), pytree.tree_flatten(seen[-1])
+    tensors = [[leaf for leaf in leaves if isinstance(leaf, torch.Tensor)] for leaves in (found, wanted)]
+    if spec != other or describe_difference(*tensors):
+        raise UsageError(
+            f"a forward pre-hook of {type(module).__name__} changes its inputs, and a drop-in would have it twice; remove the hook, or "
+            "give a module around this one"
+        )
+
+
 def _find_changed(module: nn.Module, kept: Mapping[str, torch.Tensor]) -> str:
     """The first buffer that a call has changed; empty for none."""
     for name, value in module.named_buffers():

@@ -229,8 +229,8 @@ def _name_leaves(
     module: nn.Module, leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
 ) -> dict[int, str]:
     """Names for the tensors of a call, by their leaves: the parameter of forward, with a number where it holds several."""
-    count = itertools.count()
-    parts = [[next(count) for _ in pytree.tree_leaves(value)] for value in (*args, *kwargs.values())]
+    leaf = itertools.count()
+    parts = [[next(leaf) for _ in pytree.tree_leaves(value)] for value in (*args, *kwargs.values())]
     given, named = parts[: len(args)], dict(zip(kwargs, parts[len(args) :], strict=True))
     try:
         bound = inspect.signature(module.forward).bind(*given, **named).arguments

@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.modules.records import register_class
 
 SIGNATURE = "signature.pkl"
 """Name of the file in a task's folder that holds a `Signature`."""
@@ -122,19 +123,17 @@ def same(value: object, known: object) -> bool:
 
 
 def register_records(value: Any) -> None:
-    """Let torch take apart the dataclasses in a nested value, which it leaves whole where nobody registers them."""
+    """Let torch take apart the dataclasses in a nested value, which it leaves whole where nobody registers them, and name its tuples."""
     if isinstance(value, Mapping):
         for part in value.values():
             register_records(part)
     elif isinstance(value, list | tuple):
+        if hasattr(type(value), "_fields"):
+            register_class(type(value))
         for part in value:
             register_records(part)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kind = type(value)
-        if kind not in pytree.SUPPORTED_NODES:
-            torch.export.register_dataclass(
-                kind, serialized_type_name=f"{kind.__module__}.{kind.__qualname__}"
-            )
+        register_class(type(value))
         for item in dataclasses.fields(value):
             register_records(getattr(value, item.name))
 

@@ -31,6 +31,7 @@ RUNTIME = (
     "operator.py",
     "package.py",
     "proof.py",
+    "records.py",
 )
 
 
