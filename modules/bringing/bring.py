@@ -109,6 +109,7 @@ def bring(
                     raise UsageError(
                         f"{type(module).__name__} cannot be exported: {reason}; its class made anew gives {fault}; check init="
                     ) from error
+                written = _settle_source(written, module, reason)
     written.signature.to_bytes()  # before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     write_folder(folder, written)
@@ -154,6 +155,17 @@ def _settle_draws(written: WrittenTask, module: nn.Module, shapes: Any) -> Writt
     if fault:
         raise NotExported(f"on inputs like the real ones what was written of it gives {fault}")
     return declare_shapes(written, module, shapes)
+
+
+def _settle_source(written: WrittenTask, module: nn.Module, reason: str) -> WrittenTask:
+    """The same for a task that calls the module's own class."""
+    fault = compare_at(written, module, {})
+    if fault and not fault.startswith(FAILS):
+        raise UsageError(
+            f"{type(module).__name__} cannot be exported: {reason}; on inputs like the real ones its class made anew gives {fault}; "
+            "check init="
+        )
+    return use_real_inputs(written) if fault else written
 
 
 def _compare(written: WrittenTask, wanted: list[torch.Tensor], module: nn.Module) -> str:
@@ -210,6 +222,16 @@ def require_module(module: object) -> None:
     if not isinstance(module, nn.Module):
         raise UsageError(
             f"the first argument is of the kind {type(module).__name__}; give a torch.nn.Module with its weights"
+        )
+    if isinstance(compiled := getattr(module, "_orig_mod", None), nn.Module):
+        raise UsageError(
+            f"the module is a {type(compiled).__name__} that torch.compile wraps; give the module itself (module._orig_mod), and compile "
+            "the drop-in"
+        )
+    if "forward" in vars(module):
+        raise UsageError(
+            f"this {type(module).__name__} has a forward of its own as an attribute, as kernelize and accelerate put one; take it off "
+            "first (del module.forward)"
         )
     if isinstance(module, torch.jit.ScriptModule):
         raise UsageError(
