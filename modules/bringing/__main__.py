@@ -1,17 +1,14 @@
 """A process that brings one module in by its name: `python -m tritonsmith.modules.bringing`, with a JSON object on standard input."""
 
 import json
-import re
 import sys
 from pathlib import Path
 from typing import TextIO
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.modules.bringing.bring import bring
+from tritonsmith.modules.bringing.check import lacks_memory
 from tritonsmith.modules.bringing.named import load_named, read_init, read_sizes
-
-_NO_MEMORY = re.compile("allocate memory|out of memory", re.IGNORECASE)
-"""What torch says where memory runs out."""
 
 
 def main() -> int:
@@ -31,7 +28,7 @@ def main() -> int:
     except UsageError as error:
         return _tell(str(error), answer)
     except (MemoryError, RuntimeError) as error:
-        if not isinstance(error, MemoryError) and not _NO_MEMORY.search(str(error)):
+        if not lacks_memory(error):
             raise
         return _tell(f"{asked['word']} and its inputs do not fit into memory; choose smaller inputs, or a part of the module", answer)
     print(json.dumps({"task": str(brought.task), "way": brought.way, "reason": brought.reason}), file=answer)  # noqa: T201

@@ -228,14 +228,14 @@ def require_module(module: object) -> None:
             f"the module is a {type(compiled).__name__} that torch.compile wraps; give the module itself (module._orig_mod), and compile "
             "the drop-in"
         )
+    if isinstance(module, torch.jit.ScriptModule):
+        raise UsageError(
+            f"{type(module).__name__} is compiled by TorchScript, so its calls cannot be read; give the module that it was made of"
+        )
     if "forward" in vars(module):
         raise UsageError(
             f"this {type(module).__name__} has a forward of its own as an attribute, as kernelize and accelerate put one; take it off "
             "first (del module.forward)"
-        )
-    if isinstance(module, torch.jit.ScriptModule):
-        raise UsageError(
-            f"{type(module).__name__} is compiled by TorchScript, so its calls cannot be read; give the module that it was made of"
         )
     for name, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):

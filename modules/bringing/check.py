@@ -13,10 +13,16 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.reference.stand_in import is_out_of_memory
 from tritonsmith.modules.bringing.structure import check_leaves, register_records
 
 _ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """What two ways of the same calls may differ by, as a share of the largest value."""
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an allocation failed, on the host or on a card."""
+    return is_out_of_memory(error) or isinstance(error, torch.OutOfMemoryError)
 
 
 def call_module(
@@ -32,6 +38,10 @@ def call_module(
         changed = "" if module.training else _find_changed(module, kept)
     except (Exception, SystemExit) as error:  # a foreign module: anything may come out of it
         text = " ".join(str(error).split())[:240]
+        if lacks_memory(error):
+            raise UsageError(
+                f"{type(module).__name__} runs out of memory on these inputs ({text}); choose smaller inputs, or a part of the module"
+            ) from error
         raise UsageError(
             f"{type(module).__name__} fails on the inputs ({type(error).__name__}: {text}); give inputs that its forward takes"
         ) from error
