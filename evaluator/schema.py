@@ -42,7 +42,7 @@ class PrecisionClass(StrEnum):
 
 
 CORRECTNESS_ONLY = "correctness"
-"""The profile of a question about another size: a working candidate's verdict holds no timing."""
+"""The profile of a question about another size: a working candidate's verdict needs no timing."""
 
 
 FIT = "fit"  # the size of a task for which an evaluator has still to choose one
@@ -372,6 +372,24 @@ class LaunchFacts(Record):
     counters: Counters | None = None  # what bounds the kernels: evidence for analysis and detection; no status depends on it
 
 
+class SizeScore(Record):
+    """A kernel at a size of SHAPES that the judge drew: it was right there, and on a card it was timed."""
+
+    entry: int
+    """Which one of SHAPES, from 0 on."""
+    sizes: dict[str, SizeValue]
+    """Names with the values that were drawn."""
+    timing: Timing | None = None
+    """Against eager execution and torch.compile, from few pairs; None where no card measured."""
+    note: str = ""
+    """Why it was not timed, where a card was there."""
+
+    @property
+    def is_slower(self) -> bool:
+        """Whether it is certainly slower than the strongest baseline there, and no faster than the module as it is called."""
+        return self.timing is not None and self.timing.said is Comparison.SLOWER and self.timing.score_eager < 1.0
+
+
 class Verdict(Record):
     """The answer about one candidate, as `evaluate --json` prints it."""
 
@@ -388,6 +406,8 @@ class Verdict(Record):
     profile: str = "quick"
     quarantine: str = ""
     """Why a working candidate waits for an audit before it may win; empty when nothing is suspicious or the audit passed."""
+    sizes: tuple[SizeScore, ...] = ()
+    """Other sizes that a strict verdict was given at, in the order of SHAPES; no prompt has them."""
     advice: tuple[str, ...] = ()
     """What reading the text alone suggests, with line numbers; never part of the verdict."""
     seconds: float = 0.0

@@ -13,6 +13,8 @@ from tritonsmith.graph.storage.summary import Summary
 if TYPE_CHECKING:
     from torch import nn
 
+    from tritonsmith.graph.storage.sizes import SizeRow
+
 
 class Result:
     """The end of one run on a module.
@@ -71,6 +73,17 @@ class Result:
             return self.original
         module: nn.Module = self._drop_in.module
         return module
+
+    @property
+    def sizes(self) -> tuple[SizeRow, ...]:
+        """A row for the module's own size and for each of `shapes=`: where the kernel is right, its time, and its score against the
+        strongest baseline and against eager. Without a card only the own size has a score, an estimate. Empty for one size.
+
+        Example:
+            >>> [(row.size, row.score, row.baseline) for row in result.sizes]
+            [('batch = 32', 1.42, 'compile'), ('batch = 1 to 64', 1.1, 'eager')]
+        """
+        return self.summary.sizes
 
     @property
     def report(self) -> str:

@@ -136,9 +136,12 @@ def _show_first_words(summary: Summary) -> None:
 
 
 def _show_sizes(summary: Summary, width: int) -> None:
-    """Where the kernel is right, by size; nothing for a task of one size."""
+    """Where the kernel is right and what it scores there, by size; nothing for a task of one size."""
     if summary.sizes:
         choose_page(_FILE_WIDTH).print(size_table(summary.sizes, width), soft_wrap=False)
+    for row in summary.sizes:
+        if row.note:
+            out.print(f"Size {row.size}: {row.note}.")
 
 
 def style_of(summary: Summary) -> str:

@@ -42,9 +42,10 @@ def size_table(rows: Iterable[SizeRow], width: int) -> Table:
     table = Table(title="Sizes", title_justify="left", title_style="bold", box=None, pad_edge=False, padding=(0, gap, 0, 0))
     table.add_column("size", overflow="fold")
     table.add_column("proof", overflow="fold")
-    table.add_column("score", justify="right", no_wrap=True)
+    table.add_column("ms", justify="right", no_wrap=True)
+    table.add_column("score", overflow="fold")
     for row in rows:
-        table.add_row(row.size, row.proof or "not tried", "-" if row.score is None else f"{row.score:.3f}")
+        table.add_row(row.size, row.proof or "not tried", "-" if row.median_ms is None else _milliseconds(row.median_ms), row.words)
     return table
 
 

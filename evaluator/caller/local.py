@@ -218,15 +218,18 @@ class LocalEvaluator(Evaluator):
                 wait([compiling])  # a verdict leaves no compiler at work behind it
 
     def _ask(
-        self, task: Task, kernel: KernelText, profile: str, oracles: OracleLease, compiling: Future[CompileReport] | None = None
-    ) -> Verdict:
+        self, task: Task, kernel: KernelText, profile: str, oracles: OracleLease, compiling: Future[CompileReport] | None = None, *,
+        timed: bool = False,
+    ) -> Verdict:  # fmt: skip
         with oracles.lease() as oracle:
             if compiling is not None and (refusal := _refusal_of(compiling)):
                 where = {"target": self.hardware.key, "stage": "compiled without the card"}
                 return Verdict(status=refusal[0], message=refusal[1], sha=kernel.sha, profile=profile, environment=where)
             raw = self.raw_dir / f"{kernel.sha}-{profile}-{next(self._numbers)}.json"
             trace = tuple(self._descriptions.describe(task)[1]) if profile != CORRECTNESS_ONLY else ()
-            request = Evaluate(task=task, kernel=kernel, profile=profile, raw=raw.resolve(), trace=trace, **dict(self._terms()))
+            request = Evaluate(
+                task=task, kernel=kernel, profile=profile, raw=raw.resolve(), trace=trace, timed=timed, **dict(self._terms())
+            )
             return oracles.ask(oracle, request).verdict
 
     def race_now(
@@ -269,7 +272,7 @@ class LocalEvaluator(Evaluator):
     def _audit(self, task: Task, kernel: KernelText, ended: Callable[[], bool]) -> list[AuditFinding]:
         """What is examined besides the strict profile, for kernels that are about to win; nothing more once it is `ended`."""
         ask = partial(self._ask, kernel=kernel, profile=CORRECTNESS_ONLY, oracles=self._oracles)
-        findings = audit_other_sizes(task, ask, ended)
+        findings = audit_other_sizes(task, partial(ask, timed=self.hardware.present), ended)
         if not self.hardware.present and not any(finding.status for finding in findings):
             describe = self._descriptions.describe
             findings += audit_own_size(task, describe(task)[0], ask, lambda sized: describe(sized)[0], ended)

@@ -20,11 +20,11 @@ from tritonsmith.evaluator.channel.compiled_code import locate_code
 from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, write_own_call
 from tritonsmith.evaluator.oracle.checks.memory import MemoryPlan
-from tritonsmith.evaluator.oracle.checks.other_size import judge_correctness
 from tritonsmith.evaluator.oracle.checks.planning import load_on_card
 from tritonsmith.evaluator.oracle.contests import race_contests
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
+from tritonsmith.evaluator.oracle.judge.other_size import judge_other_size
 from tritonsmith.evaluator.oracle.judge.race import run_card_race
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
 from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
@@ -155,7 +155,9 @@ class Oracle:
         judged = {"mode": task.mode, "precision": task.precision.value}
         if request.profile == CORRECTNESS_ONLY:
             doubt = ""
-            verdict = judge_correctness(task, self._hardware, kernel, request.call_seconds, self._pool)
+            verdict = judge_other_size(
+                task, self._hardware, kernel, request.call_seconds, self._pool, timed=request.timed, raw=request.raw, mark=request.measuring
+            )
         else:
             judge, verdict = self._judge_in_memory(request)
             verdict = verdict.model_copy(update={"message": _name_buffers(verdict.message, judge.session)})

@@ -105,7 +105,9 @@ class Evaluate(JudgingTerms, ServerRequest[EvaluateAnswer]):
     raw: Path
     """Where raw samples are written."""
     trace: tuple[OperatorCost, ...]
-    """What each operator of the reference costs; empty where nothing is timed."""
+    """What each operator of the reference costs; empty where nothing is judged but correctness."""
+    timed: bool = False
+    """Whether a question about correctness alone, at another size, is followed by a short timing where there is a card."""
 
 
 class FileAnswer(Record):

@@ -97,8 +97,8 @@ class _Search:
             self.clipped = sizes != self.declared
             try:
                 return self._try(sizes)
-            except TaskError:
-                raise error from None
+            except TaskError as real:  # with values it says what is wrong; at another size it may be that size
+                raise (error if self.clipped else real) from None
 
     def overrides(self, sizes: Sizes) -> dict[str, int | tuple[int, ...]]:
         """The names whose values differ from the file's, with their values at these sizes."""

@@ -5,13 +5,14 @@ from __future__ import annotations
 import itertools
 import math
 import secrets
+from typing import NamedTuple
 
 from tritonsmith.evaluator.schema import SizeValue, Task
 from tritonsmith.evaluator.tasks.declarations import Shape, Span
 from tritonsmith.evaluator.tasks.files import at_meant_size, at_shape, declared_shapes, find_value
 
-_MOST_SHAPES = 2
-"""Sizes that one promotion is tried at; where more are declared they are drawn anew each time."""
+_MOST_SHAPES = 8
+"""Entries of SHAPES that one promotion is tried at; where more are declared they are drawn anew each time."""
 _MOST_VALUES = 8
 """Of one name that are told one by one."""
 _MOST_MEMBERS = 16
@@ -101,13 +102,26 @@ def _write_sizes(names: list[str], values: dict[str, object]) -> str:
     return " and ".join(f"{name} as the file sets it" if values[name] is ... else f"{name} = {values[name]}" for name in names)
 
 
-def shapes_of(task: Task, most: int = _MOST_SHAPES) -> list[Task]:
-    """Up to `most` variants of the task at sizes that it declares besides its own, drawn by chance. Raises TaskError."""
+class DrawnSize(NamedTuple):
+    """A size that a task declares besides its own."""
+
+    entry: int
+    """Which one of SHAPES it is drawn from, from 0 on."""
+    sizes: dict[str, SizeValue]
+    """Its names with their values."""
+    task: Task
+    """The task at that size."""
+
+
+def draw_sizes(task: Task, most: int = _MOST_SHAPES) -> list[DrawnSize]:
+    """One size from each of up to `most` entries of SHAPES, in an order by chance. Raises TaskError."""
     order = secrets.SystemRandom()
     declared = declared_shapes(task)
-    return [
-        at_shape(task, {name: _draw(value) for name, value in shape.items()}) for shape in order.sample(declared, min(most, len(declared)))
-    ]
+    drawn = []
+    for entry in order.sample(range(len(declared)), min(most, len(declared))):
+        sizes = {name: _draw(value) for name, value in declared[entry].items()}
+        drawn.append(DrawnSize(entry, sizes, at_shape(task, sizes)))
+    return drawn
 
 
 def _draw(value: SizeValue | tuple[int, int]) -> SizeValue:

@@ -1,10 +1,12 @@
 """The header of `best.py`: what the kernel is proven for, where, and how it is used."""
 
+from collections.abc import Sequence
 from typing import Any
 
 from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.schema import TensorSpec, Timing, TimingKind, Verdict
 from tritonsmith.graph.storage.outcome import precision_of
+from tritonsmith.graph.storage.sizes import SizeRow
 
 _VERSIONS = ("torch", "triton", "python", "tritonsmith")
 """Versions that a reader may want to have the same, most telling first."""
@@ -31,6 +33,12 @@ def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, m
         f"proven on: {_describe_place(verdict, target)}",
         f"other sizes: {beyond}",
     ]
+
+
+def describe_scores(rows: Sequence[SizeRow]) -> list[str]:
+    """Lines with the score at each size of a task, and sentences about sizes at which the kernel is slower; none for one size."""
+    lines = [f"at {row.size}: {row.words if row.score is not None else 'no time was taken'}" for row in rows]
+    return lines + [row.note for row in rows if row.note]
 
 
 def describe_mode(mode: str) -> str:

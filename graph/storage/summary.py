@@ -14,7 +14,7 @@ from tritonsmith.graph.searches import Search
 from tritonsmith.graph.state import Decision, State, Usage, allow_of, total, usage_by
 from tritonsmith.graph.storage.drop_in import write_drop_in
 from tritonsmith.graph.storage.files import fault_of, put_text
-from tritonsmith.graph.storage.header import describe_form, describe_proof, describe_use
+from tritonsmith.graph.storage.header import describe_form, describe_proof, describe_scores, describe_use
 from tritonsmith.graph.storage.kept import Kept, keep_module
 from tritonsmith.graph.storage.outcome import (
     RunOutcome,
@@ -285,6 +285,7 @@ def write_best(summary: Summary, store: Store, task: Task) -> Path | None:
         "confirmed in fresh processes with the strict profile" if winner.confirmed else "NOT confirmed: the run ended before",
         f"candidate {winner.id} ({winner.stage}), author {winner.author or summary.model}, policy {summary.policy}",
         *describe_proof(winner.verdict, summary.task_facts, precision=summary.precision, mode=summary.mode, target=summary.target),
+        *describe_scores(summary.sizes),
         *describe_use(summary.task_facts, text, summary.mode),
         *describe_form(timing, summary.task_facts),
     ]

@@ -3,9 +3,11 @@
 import json
 import sys
 from pathlib import Path
+from typing import TextIO
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.modules.bringing.bring import bring
+from tritonsmith.modules.bringing.check import lacks_memory
 from tritonsmith.modules.bringing.named import load_named, read_init, read_sizes
 
 
@@ -24,10 +26,19 @@ def main() -> int:
             init=read_init(asked["init"]) if asked["init"] else None,
         )
     except UsageError as error:
-        print(json.dumps({"error": str(error)}), file=answer)  # noqa: T201 - the caller reads it
-        return 2
+        return _tell(str(error), answer)
+    except (MemoryError, RuntimeError) as error:
+        if not lacks_memory(error):
+            raise
+        return _tell(f"{asked['word']} and its inputs do not fit into memory; choose smaller inputs, or a part of the module", answer)
     print(json.dumps({"task": str(brought.task), "way": brought.way, "reason": brought.reason}), file=answer)  # noqa: T201
     return 0
+
+
+def _tell(sentence: str, answer: TextIO) -> int:
+    """Answer with what is wrong."""
+    print(json.dumps({"error": sentence}), file=answer)  # noqa: T201 - the caller reads it
+    return 2
 
 
 if __name__ == "__main__":

@@ -21,6 +21,8 @@ from tritonsmith.modules.bringing.check import (
     describe_difference,
     require_no_shared_writes,
     require_repeatable,
+    require_same_inputs,
+    require_same_weights,
     run_task_model,
 )
 from tritonsmith.modules.bringing.export import NotExported, export_module
@@ -81,11 +83,13 @@ def bring(
     """
     require_module(module)
     call = as_call(inputs)
-    with in_mode(module, mode):
+    with in_mode(module, mode), without_hooks(module):
         register_records(call)
         leaves, _ = split_call(*call)
         require_one_device(module, leaves)
-        result, wanted = call_module(module, *call)
+        require_same_inputs(module, *call)
+        with require_same_weights(module):
+            result, wanted = call_module(module, *call)
         require_no_shared_writes(module, *call)
         require_repeatable(module, *call, wanted)
         for other in list_other_calls(shapes):
@@ -97,7 +101,7 @@ def bring(
             reason = str(error)
             if shapes:
                 raise UsageError(
-                    f"{type(module).__name__} cannot be exported: {reason}; without that, shapes= cannot be used"
+                    f"{type(module).__name__} cannot be exported: {reason}; other sizes need an export, so leave shapes= out"
                 ) from error
             written, files = write_from_source(module, *call, result, init, reason)
             with _beside(files, folder):
@@ -105,6 +109,8 @@ def bring(
                     raise UsageError(
                         f"{type(module).__name__} cannot be exported: {reason}; its class made anew gives {fault}; check init="
                     ) from error
+                written = _settle_source(written, module, reason)
+    written.signature.to_bytes()  # before anything is written
     folder.mkdir(parents=True, exist_ok=True)
     write_folder(folder, written)
     _write_files(folder, files)
@@ -149,6 +155,17 @@ def _settle_draws(written: WrittenTask, module: nn.Module, shapes: Any) -> Writt
     if fault:
         raise NotExported(f"on inputs like the real ones what was written of it gives {fault}")
     return declare_shapes(written, module, shapes)
+
+
+def _settle_source(written: WrittenTask, module: nn.Module, reason: str) -> WrittenTask:
+    """The same for a task that calls the module's own class."""
+    fault = compare_at(written, module, {})
+    if fault and not fault.startswith(FAILS):
+        raise UsageError(
+            f"{type(module).__name__} cannot be exported: {reason}; on inputs like the real ones its class made anew gives {fault}; "
+            "check init="
+        )
+    return use_real_inputs(written) if fault else written
 
 
 def _compare(written: WrittenTask, wanted: list[torch.Tensor], module: nn.Module) -> str:
@@ -206,9 +223,19 @@ def require_module(module: object) -> None:
         raise UsageError(
             f"the first argument is of the kind {type(module).__name__}; give a torch.nn.Module with its weights"
         )
+    if isinstance(compiled := getattr(module, "_orig_mod", None), nn.Module):
+        raise UsageError(
+            f"the module is a {type(compiled).__name__} that torch.compile wraps; give the module itself (module._orig_mod), and compile "
+            "the drop-in"
+        )
     if isinstance(module, torch.jit.ScriptModule):
         raise UsageError(
             f"{type(module).__name__} is compiled by TorchScript, so its calls cannot be read; give the module that it was made of"
+        )
+    if "forward" in vars(module):
+        raise UsageError(
+            f"this {type(module).__name__} has a forward of its own as an attribute, as kernelize and accelerate put one; take it off "
+            "first (del module.forward)"
         )
     for name, part in module.named_modules():
         if isinstance(part, torch.jit.ScriptModule):
@@ -218,6 +245,9 @@ def require_module(module: object) -> None:
         if ".quantized" in type(part).__module__:
             raise UsageError(f"{name} has quantized weights, which kernels cannot be judged with; give the module before it was quantized")
     for name, value in (*module.named_parameters(), *module.named_buffers()):
+        if value.layout != torch.strided or value.is_quantized:
+            kind = "quantized" if value.is_quantized else str(value.layout)
+            raise UsageError(f"{name} is {kind}, which kernels cannot be judged with; give the module with {name} dense (to_dense)")
         if torch.nn.parameter.is_lazy(value):
             raise UsageError(f"{name} has no size before the first call; call the module once")
         if value.device.type == "meta":
@@ -238,6 +268,17 @@ def require_one_device(module: nn.Module, leaves: Sequence[Any]) -> None:
         raise UsageError(
             f"the module is on {held.pop()} and its inputs are on {', '.join(sorted(given))}; move them to one device"
         )
+
+
+@contextlib.contextmanager
+def without_hooks(module: nn.Module) -> Iterator[None]:
+    """While it is open no forward hook of the module itself runs: a drop-in has it too, and it must not count twice."""
+    kept = module._forward_hooks.copy()
+    module._forward_hooks.clear()
+    try:
+        yield
+    finally:
+        module._forward_hooks.update(kept)
 
 
 @contextlib.contextmanager

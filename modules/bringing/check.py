@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import contextlib
 import sys
 import types
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import torch
@@ -12,10 +13,16 @@ from torch import nn
 from torch.utils import _pytree as pytree
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.reference.stand_in import is_out_of_memory
 from tritonsmith.modules.bringing.structure import check_leaves, register_records
 
 _ROUNDING = {torch.float64: 1e-9, torch.float32: 2e-4, torch.float16: 2e-2, torch.bfloat16: 1e-1}
 """What two ways of the same calls may differ by, as a share of the largest value."""
+
+
+def lacks_memory(error: BaseException) -> bool:
+    """Whether an allocation failed, on the host or on a card."""
+    return is_out_of_memory(error) or isinstance(error, torch.OutOfMemoryError)
 
 
 def call_module(
@@ -31,6 +38,10 @@ def call_module(
         changed = "" if module.training else _find_changed(module, kept)
     except (Exception, SystemExit) as error:  # a foreign module: anything may come out of it
         text = " ".join(str(error).split())[:240]
+        if lacks_memory(error):
+            raise UsageError(
+                f"{type(module).__name__} runs out of memory on these inputs ({text}); choose smaller inputs, or a part of the module"
+            ) from error
         raise UsageError(
             f"{type(module).__name__} fails on the inputs ({type(error).__name__}: {text}); give inputs that its forward takes"
         ) from error
@@ -48,8 +59,42 @@ def call_module(
     check_leaves([leaf for leaf in leaves if isinstance(leaf, torch.Tensor)], "result")
     tensors = [leaf for leaf in leaves if isinstance(leaf, torch.Tensor)]
     if not tensors:
-        raise UsageError(f"{type(module).__name__} returns {type(result).__name__}, which holds no tensor")
+        raise UsageError(
+            f"{type(module).__name__} returns {type(result).__name__}, which holds no tensor; give a module whose forward returns "
+            "tensors, also in lists, tuples, dicts or dataclasses"
+        )
     return result, tensors
+
+
+@contextlib.contextmanager
+def require_same_weights(module: nn.Module) -> Iterator[None]:
+    """Have a call leave the module's parameters as they are; afterwards they are as before. Raises UsageError where it changes one."""
+    kept = {
+        name: (value, value.data, value.detach().to("cpu", copy=True))
+        for name, value in module.named_parameters()
+    }
+    changed = ""
+    try:
+        yield
+        changed = next((name for name, weight in kept.items() if not _is_as_before(*weight)), "")
+    finally:
+        for value, data, copied in kept.values():
+            if not _is_as_before(value, data, copied):
+                with torch.no_grad():
+                    data.copy_(copied)
+                value.data = data
+    if changed:
+        raise UsageError(
+            f"{type(module).__name__} changes its own parameter {changed} when it is called, so its results depend on earlier calls; "
+            "change it outside forward"
+        )
+
+
+def _is_as_before(value: torch.Tensor, data: torch.Tensor, copied: torch.Tensor) -> bool:
+    """Whether a parameter lies where it lay, with the bits that it had."""
+    found = value.detach().cpu()
+    place = value.untyped_storage().data_ptr() == data.untyped_storage().data_ptr()
+    return place and found.shape == copied.shape and torch.equal(*(one.reshape(-1).view(torch.uint8) for one in (found, copied)))
 
 
 def copy_call(args: Sequence[Any], kwargs: Mapping[str, Any]) -> tuple[Any, Any]:
@@ -72,6 +117,34 @@ def require_no_shared_writes(module: nn.Module, args: Sequence[Any], kwargs: Map
     if any(describe_difference([one], [two]) for one, two in zip(copies, tensors, strict=True)):
         raise UsageError(
             f"inputs of {type(module).__name__} share memory and its forward writes to them; give each input its own tensor"
+        )
+
+
+def require_same_inputs(module: nn.Module, args: Sequence[Any], kwargs: Mapping[str, Any]) -> None:
+    """Raise UsageError where a hook of the module changes what its forward gets: a drop-in has that hook, so it would count twice."""
+    if not module._forward_pre_hooks:
+        return
+    given, seen, forward = copy_call(args, kwargs), list[Any](), module.forward
+    own = vars(module).get("forward")
+
+    def record(*got: Any, **named: Any) -> Any:
+        seen.append((got, named))
+        return forward(*got, **named)
+
+    module.forward = record
+    try:
+        call_module(module, *given)
+    finally:
+        if own is None:
+            del module.forward
+        else:
+            module.forward = own
+    (wanted, spec), (found, other) = pytree.tree_flatten(given), pytree.tree_flatten(seen[-1])
+    tensors = [[leaf for leaf in leaves if isinstance(leaf, torch.Tensor)] for leaves in (found, wanted)]
+    if spec != other or describe_difference(*tensors):
+        raise UsageError(
+            f"a forward pre-hook of {type(module).__name__} changes its inputs, and a drop-in would have it twice; remove the hook, or "
+            "give a module around this one"
         )
 
 

@@ -125,6 +125,10 @@ def _load_class(word: str, inputs: str | None, init: str | None) -> tuple[nn.Mod
             if isinstance(value, type) and issubclass(value, nn.Module)
         ]
         raise UsageError(f"{file}: has no {name}; its modules are {', '.join(classes) or 'none'}")
+    if not callable(made):
+        raise UsageError(
+            f"{word}: {name} is a {type(made).__name__}; name a class, a function that makes a torch.nn.Module, or such an object"
+        )
     args, kwargs = read_init(init)
     module = (
         made

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import inspect
+import itertools
 import site
 import sys
 import sysconfig
@@ -18,6 +19,7 @@ from torch.utils import _pytree as pytree
 
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.tasks.declarations import assigned_names
+from tritonsmith.modules.bringing.call_text import CallText
 from tritonsmith.modules.bringing.draws import write_draw
 from tritonsmith.modules.bringing.sizes import Sizes
 from tritonsmith.modules.bringing.structure import Signature, mark_constants, split_call
@@ -46,19 +48,25 @@ def write_from_source(
     """
     kind = type(module)
     given, named = _choose_init(module, init, reason)
-    files, place = collect_sources(kind, reason)
     leaves, spec = split_call(args, kwargs)
     numbers = [number for number, leaf in enumerate(leaves) if isinstance(leaf, torch.Tensor)]
-    names = _name_leaves(module, leaves, spec)
-    call_args, call_kwargs = pytree.tree_unflatten(
-        [_Name(names[n]) if n in names else leaf for n, leaf in enumerate(leaves)], spec
+    names = _name_leaves(module, leaves, args, kwargs)
+    call = CallText(names)
+    said = ", ".join(
+        [*map(call.write, args), *(f"{name}={call.write(value)}" for name, value in kwargs.items())]
     )
-    said = ", ".join([*map(repr, call_args), *(f"{name}={value!r}" for name, value in call_kwargs.items())])
+    files, place = collect_sources(kind, reason, [record for record in call.records if record.__module__ == kind.__module__])
+    imports = [f"from {place} import {kind.__name__} as Original"]
+    for record in call.records:
+        if record.__module__ != kind.__module__:
+            more, where = collect_sources(record, reason)
+            files |= more
+        imports.append(f"from {place if record.__module__ == kind.__module__ else where} import {record.__name__}")
     built = ", ".join([*map(repr, given), *(f"{name}={value!r}" for name, value in named.items())])
     draws = [write_draw(leaves[number], list(map(str, leaves[number].shape))) for number in numbers]
     out_leaves, out_spec = pytree.tree_flatten(result)
     mode = "train" if module.training else "eval"
-    text = _join(kind, place, reason, built, [names[n] for n in numbers], said, draws, mode)
+    text = _join(kind, imports, reason, built, [names[n] for n in numbers], said, draws, mode)
     places, count = list[int | None](), 0
     for leaf in out_leaves:
         places.append(count if isinstance(leaf, torch.Tensor) else None)
@@ -82,16 +90,6 @@ def write_from_source(
     return WrittenTask(
         text, signature, state, [leaves[n] for n in numbers], {}, {}, Sizes(), list(leaves)
     ), files
-
-
-class _Name:
-    """Stands for an argument in a text."""
-
-    def __init__(self, name: str) -> None:
-        self.name = name
-
-    def __repr__(self) -> str:
-        return self.name
 
 
 def _choose_init(module: nn.Module, init: Any, reason: str) -> tuple[list[Any], dict[str, Any]]:
@@ -123,8 +121,11 @@ def _choose_init(module: nn.Module, init: Any, reason: str) -> tuple[list[Any], 
     return [], found
 
 
-def collect_sources(kind: type, reason: str) -> tuple[dict[str, str], str]:
-    """The source files of a class and of what they import in the user's project, by their place, and the name to import the class from."""
+def collect_sources(kind: type, reason: str, records: Sequence[type] = ()) -> tuple[dict[str, str], str]:
+    """The source files of a class and of what they import in the user's project, by their place, and the name to import the class from.
+
+    A script is taken with its `records` too, classes beside that one.
+    """
     space = sys.modules.get(kind.__module__)
     if "<locals>" in kind.__qualname__:
         raise UsageError(
@@ -133,7 +134,7 @@ def collect_sources(kind: type, reason: str) -> tuple[dict[str, str], str]:
     if (
         space is None or kind.__module__ == "__main__"
     ):  # a script, or a module that somebody has taken out again
-        return {f"{SCRIPT}.py": _read_script(kind, reason)}, SCRIPT
+        return {f"{SCRIPT}.py": _read_script(kind, reason, [record.__name__ for record in records])}, SCRIPT
     if _is_installed(space):
         return {}, kind.__module__
     files: dict[str, str] = {}
@@ -146,7 +147,7 @@ def collect_sources(kind: type, reason: str) -> tuple[dict[str, str], str]:
     return files, kind.__module__
 
 
-def _read_script(kind: type, reason: str) -> str:
+def _read_script(kind: type, reason: str, records: Sequence[str]) -> str:
     """Imports, classes, functions and plain values of a script, without what it does."""
     try:
         place = Path(inspect.unwrap(kind.forward).__code__.co_filename)  # type: ignore[attr-defined]
@@ -157,7 +158,7 @@ def _read_script(kind: type, reason: str) -> str:
         raise UsageError(
             f"{kind.__name__} cannot be exported: {reason}; its source is not known, so write its class into a file"
         ) from None
-    body = _keep_needed(ast.parse(source).body, kind.__name__)
+    body = _keep_needed(ast.parse(source).body, {kind.__name__, *records})
     if not any(isinstance(one, ast.Import | ast.ImportFrom) for one in body):
         body = [
             *ast.parse(
@@ -168,9 +169,9 @@ def _read_script(kind: type, reason: str) -> str:
     return ast.unparse(ast.Module(body, [])) + "\n"
 
 
-def _keep_needed(body: list[ast.stmt], name: str) -> list[ast.stmt]:
-    """The statements of a script that a class needs, directly or not; imports by `*` and of the future are among them."""
-    needed, kept = {name}, set[int]()
+def _keep_needed(body: list[ast.stmt], names: set[str]) -> list[ast.stmt]:
+    """The statements of a script that some classes need, directly or not; imports by `*` and of the future are among them."""
+    needed, kept = names, set[int]()
     while True:
         more = [one for one in body if id(one) not in kept and needed & set(_list_defined(one))]
         if not more:
@@ -224,13 +225,17 @@ def _list_imported(space: ModuleType) -> Iterator[tuple[str, ModuleType]]:
             )
 
 
-def _name_leaves(module: nn.Module, leaves: Sequence[Any], spec: Any) -> dict[int, str]:
+def _name_leaves(
+    module: nn.Module, leaves: Sequence[Any], args: Sequence[Any], kwargs: Mapping[str, Any]
+) -> dict[int, str]:
     """Names for the tensors of a call, by their leaves: the parameter of forward, with a number where it holds several."""
-    args, kwargs = pytree.tree_unflatten(list(range(len(leaves))), spec)
+    leaf = itertools.count()
+    parts = [[next(leaf) for _ in pytree.tree_leaves(value)] for value in (*args, *kwargs.values())]
+    given, named = parts[: len(args)], dict(zip(kwargs, parts[len(args) :], strict=True))
     try:
-        bound = inspect.signature(module.forward).bind(*args, **kwargs).arguments
+        bound = inspect.signature(module.forward).bind(*given, **named).arguments
     except (TypeError, ValueError):
-        bound = {"x": (args, kwargs)}
+        bound = {"x": (given, named)}
     names: dict[int, str] = {}
     for word, value in bound.items():
         inside = [number for number in pytree.tree_leaves(value) if isinstance(leaves[number], torch.Tensor)]
@@ -241,14 +246,15 @@ def _name_leaves(module: nn.Module, leaves: Sequence[Any], spec: Any) -> dict[in
 
 
 def _join(
-    kind: type, place: str, reason: str, built: str, names: list[str], said: str, draws: list[str], mode: str
+    kind: type, imports: list[str], reason: str, built: str, names: list[str], said: str, draws: list[str], mode: str
 ) -> str:
     heads = [f'MODE = "{mode}"'] * (mode == "train") + [f'WEIGHTS = "{WEIGHTS}"', f'INPUTS = "{INPUTS}"']
     told = " ".join(reason.replace("\\", "/").replace('"', "'").split())
     return "\n".join([
         f'"""{kind.__name__} by its source file, as torch.export cannot take it: {told}."""', "",
-        "import torch", "from torch.utils import _pytree as pytree", "",
-        f"from {place} import {kind.__name__} as Original", "", *heads, "", "",
+        *(["import collections"] if "collections." in said else []), "import torch",
+        "from torch.utils import _pytree as pytree", "",
+        *imports, "", *heads, "", "",
         "class Model(Original):", "    def __init__(self):", f"        super().__init__({built})", "",
         f"    def forward(self, {', '.join(names)}):",
         f"        result = super().forward({said})",

@@ -14,6 +14,7 @@ import torch
 from torch.utils import _pytree as pytree
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.modules.records import register_class
 
 SIGNATURE = "signature.pkl"
 """Name of the file in a task's folder that holds a `Signature`."""
@@ -81,8 +82,18 @@ class Signature:
         return pytree.tree_unflatten(leaves, self.out_spec)
 
     def write(self, folder: Path) -> None:
-        """Keep it in a task's folder. Raises OSError."""
-        (folder / SIGNATURE).write_bytes(pickle.dumps(self))
+        """Keep it in a task's folder. Raises OSError, and UsageError where a class of a record is no name of a module."""
+        (folder / SIGNATURE).write_bytes(self.to_bytes())
+
+    def to_bytes(self) -> bytes:
+        """What `write` keeps. Raises UsageError."""
+        try:
+            return pickle.dumps(self)
+        except Exception as error:  # of a foreign class: anything may come out of it
+            raise UsageError(
+                f"a record among arguments or results cannot be kept ({type(error).__name__}: {error}); define its class at the top of "
+                "a module, or give a tuple or a dict"
+            ) from error
 
     @classmethod
     def read(cls, folder: Path) -> Signature:
@@ -112,19 +123,17 @@ def same(value: object, known: object) -> bool:
 
 
 def register_records(value: Any) -> None:
-    """Let torch take apart the dataclasses in a nested value, which it leaves whole where nobody registers them."""
+    """Let torch take apart the dataclasses in a nested value, which it leaves whole where nobody registers them, and name its tuples."""
     if isinstance(value, Mapping):
         for part in value.values():
             register_records(part)
     elif isinstance(value, list | tuple):
+        if hasattr(type(value), "_fields"):
+            register_class(type(value))
         for part in value:
             register_records(part)
     elif dataclasses.is_dataclass(value) and not isinstance(value, type):
-        kind = type(value)
-        if kind not in pytree.SUPPORTED_NODES:
-            torch.export.register_dataclass(
-                kind, serialized_type_name=f"{kind.__module__}.{kind.__qualname__}"
-            )
+        register_class(type(value))
         for item in dataclasses.fields(value):
             register_records(getattr(value, item.name))
 

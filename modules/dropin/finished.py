@@ -17,12 +17,13 @@ from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.evaluator.reads.worlds import visit_worlds
 from tritonsmith.evaluator.reference.module import load_reference
-from tritonsmith.evaluator.schema import Task, TensorSpec
+from tritonsmith.evaluator.schema import SizeScore, Task, TensorSpec
 from tritonsmith.evaluator.tasks.declarations import Shape
 from tritonsmith.evaluator.tasks.files import at_shape, declared_shapes, load_task
 from tritonsmith.graph.runs.manifest import read_manifest
-from tritonsmith.graph.storage.header import describe_proof
+from tritonsmith.graph.storage.header import describe_proof, describe_scores
 from tritonsmith.graph.storage.outcome import RunOutcome
+from tritonsmith.graph.storage.sizes import is_left_to_original
 from tritonsmith.graph.storage.summary import SUMMARY, Summary
 from tritonsmith.modules.bringing.structure import SIGNATURE, Signature
 from tritonsmith.modules.dropin.runtime.form import Form, list_leaves
@@ -56,7 +57,7 @@ def read_kernel(original: nn.Module, folder: Path, task: Path) -> Kernel:
     path = task / "task.py" if task.is_dir() else task
     signature = Signature.read(path.parent) if (path.parent / SIGNATURE).is_file() else None
     loaded = load_task(path, **_read_settings(folder))
-    cases = list_cases(loaded, facts, judged_elsewhere=_was_right_elsewhere(summary))
+    cases = list_cases(loaded, facts, judged_elsewhere=_was_right_elsewhere(summary), scores=summary.winner.verdict.sizes)
     if signature is None:
         values = load_reference(loaded).draw_inputs(0)
         form = form_of_values(original, values)
@@ -111,6 +112,7 @@ def _write_proof(summary: Summary, cases: Sequence[Case]) -> Proof:
     words = describe_proof(
         verdict, facts, precision=summary.precision, mode=summary.mode, target=summary.target
     )
+    words += describe_scores(summary.sizes)
     return Proof(
         cases=tuple(cases), capability=str(card.capability) if card else "", training=summary.mode == "train",
         by_mode=tuple(facts.get("by_mode") or ()), updates=tuple(facts.get("updates") or ()), precision=summary.precision,
@@ -129,8 +131,14 @@ def _read_arguments(task: Task, facts: Mapping[str, Any]) -> tuple[Any, ...]:
 # ---- sizes
 
 
-def list_cases(task: Task, facts: Mapping[str, Any], *, judged_elsewhere: bool) -> list[Case]:
-    """The inputs that a kernel is proven for: those of the task, and those of the sizes that it declares where these were tried."""
+def list_cases(
+    task: Task, facts: Mapping[str, Any], *, judged_elsewhere: bool, scores: Sequence[SizeScore] = ()
+) -> list[Case]:
+    """The inputs that a kernel is proven for: those of the task, and those of the sizes that it declares where these were tried.
+
+    A single size at which `scores` says that the kernel is slower than the module is left to the original.
+    """
+    slow = {score.entry for score in scores if is_left_to_original(score, declared_shapes(task)[score.entry])}
     own = Case(
         tuple(
             _case_of_spec(TensorSpec.model_validate(spec))
@@ -139,7 +147,9 @@ def list_cases(task: Task, facts: Mapping[str, Any], *, judged_elsewhere: bool) 
         )
     )
     cases = [own]
-    for shape in declared_shapes(task) if judged_elsewhere else ():
+    for number, shape in enumerate(declared_shapes(task)) if judged_elsewhere else ():
+        if number in slow:
+            continue
         case = fit_case(task, shape, own)
         if case is not None and case not in cases:
             cases.append(case)

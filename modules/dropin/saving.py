@@ -12,6 +12,7 @@ from jinja2 import Environment, FileSystemLoader, StrictUndefined
 from torch import nn
 
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.modules import records
 from tritonsmith.modules.dropin.runtime.kernel import Kernel
 from tritonsmith.modules.dropin.runtime.package import read_record, write_record
 from tritonsmith.modules.dropin.runtime.proof import describe_case
@@ -61,7 +62,7 @@ def save_kernel(kernel: Kernel, folder: Path, name: str | None, original: nn.Mod
     }  # fmt: skip
     for target, template in (("__init__.py", "package"), ("layers.py", "layers"), ("_ops.py", "ops")):
         (source / target).write_text(_render(template, values), encoding="utf-8")
-    for path in (Path(__file__).parent / "runtime").glob("*.py"):
+    for path in (*(Path(__file__).parent / "runtime").glob("*.py"), Path(records.__file__)):
         if path.name != "__init__.py":
             (source / path.name).write_text(
                 _make_relative(path.read_text(encoding="utf-8")), encoding="utf-8"
@@ -93,7 +94,7 @@ def load_kernel(folder: Path) -> Kernel:
         if (place / "kernel.json").is_file():
             try:
                 return read_record(place)
-            except (OSError, ValueError, KeyError, TypeError) as error:
+            except (OSError, ValueError, KeyError, TypeError, NotImplementedError) as error:
                 raise UsageError(
                     f"{place} holds a drop-in that cannot be read ({type(error).__name__}: {error})"
                 ) from error
@@ -106,7 +107,7 @@ def _render(template: str, values: dict[str, object]) -> str:
 
 def _make_relative(text: str) -> str:
     """A file of the runtime with imports of its neighbours, as a package that anybody may rename needs them."""
-    return text.replace(f"from {_RUNTIME}", "from .")
+    return text.replace(f"from {_RUNTIME}", "from .").replace(f"from {records.__name__}", "from .records")
 
 
 def _write_signature(kernel: Kernel, original: nn.Module | None) -> dict[str, str]:
@@ -143,4 +144,6 @@ def _write_signature(kernel: Kernel, original: nn.Module | None) -> dict[str, st
             case _:
                 parameters.append(f"{parameter.name}{default}")
                 args += f"{parameter.name}, "
+        if parameter.kind is inspect.Parameter.POSITIONAL_ONLY:
+            parameters = [name for name in parameters if name != "/"] + ["/"]
     return {"parameters": ", ".join(parameters), "args": f"({args})", "kwargs": f"{{{kwargs}}}"}

@@ -14,7 +14,7 @@ from project import ROOT
 from tritonsmith.evaluator.errors import TaskError, UsageError
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.schema import PrecisionClass, SizeValue, Task
-from tritonsmith.evaluator.tasks.declared import shapes_of
+from tritonsmith.evaluator.tasks.declared import draw_sizes
 from tritonsmith.evaluator.tasks.files import at_shape, declared_shapes, ends_of, load_task, parse_overrides
 
 TASKS = sorted((ROOT / "benchmarks" / "tasks").glob("[0-9]*.py"))
@@ -173,7 +173,7 @@ def test_other_sizes_are_drawn_from_what_the_file_declares(tmp_path: Path) -> No
         PLAIN + "SMALL = {'width': 4}\nSHAPES = [{'batch_size': (1, 40)}, {'width': 5, 'batch_size': 2}, {'width': 7}, {'width': 9}]\n",
     )
     task = load_task(path, "small")
-    drawn = [shapes_of(task) for _ in range(40)]
+    drawn = [[size.task for size in draw_sizes(task, 2)] for _ in range(40)]
     assert {len(variants) for variants in drawn} == {2}
     found = [tuple(sorted(one.overrides.items())) for variants in drawn for one in variants]
     spans = {dict(one)["batch_size"] for one in found if dict(one)["width"] == 4}
@@ -182,7 +182,7 @@ def test_other_sizes_are_drawn_from_what_the_file_declares(tmp_path: Path) -> No
     assert len({variants[0].sha for variants in drawn}) > 3 and all(one.size == "custom" for one in drawn[0])
     reference = load_reference(at_shape(task, {"batch_size": 3}))
     assert reference.draw_inputs(0)[0].shape == (3, 4)
-    assert shapes_of(load_task(write(tmp_path, PLAIN))) == []
+    assert draw_sizes(load_task(write(tmp_path, PLAIN))) == []
 
 
 @pytest.mark.parametrize("path", [path for path in TASKS if "num_layers" in path.read_text()], ids=lambda path: path.stem)

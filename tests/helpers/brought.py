@@ -19,9 +19,11 @@ from tritonsmith.modules.bringing.structure import Signature, as_call, split_cal
 class Apply(nn.Module):
     """A function as a module."""
 
-    def __init__(self, function: Callable[..., Any]) -> None:
+    def __init__(self, function: Callable[..., Any], **buffers: torch.Tensor) -> None:
         super().__init__()
         self.function = function
+        for name, value in buffers.items():
+            self.register_buffer(name, value)
 
     def forward(self, *inputs: torch.Tensor) -> Any:
         return self.function(*inputs)

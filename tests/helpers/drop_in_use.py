@@ -345,6 +345,7 @@ def ask_files(
             replace = kernels.replace_kernel_forward_from_hub
         except (ImportError, AttributeError):  # a folder of the tests has that name too
             return
+        yield "validated", list(validate_folder(saved))
         shutil.copytree(saved / "build" / "torch-cuda", saved / "build" / "torch-cpu")
         for path in ("metadata.json", "_ops.py"):
             file = saved / "build" / "torch-cpu" / path
@@ -361,6 +362,20 @@ def ask_files(
             "kernelized",
             [differ(module(x), original(x)), listen(lambda: module(x)), module.forward.__func__.__module__],
         )
+
+
+def validate_folder(saved: Path) -> Iterator[str]:
+    """What the package `kernels` reads in a saved folder by its own checks; it raises an error where one fails."""
+    from kernels._rust import Build, Metadata
+    from kernels.validate import default_metadata_validators
+    from kernels.variants import get_variants_local
+
+    yield from map(str, Build.open(saved).general.backends)
+    (variant,) = get_variants_local(saved / "build")
+    metadata = Metadata.read_from_file(saved / "build" / variant.variant_str / "metadata.json")
+    for validator in default_metadata_validators():
+        validator.validate_metadata(metadata=metadata, variant=variant.variant_str)
+    yield from (variant.variant_str, str(metadata.name))
 
 
 def main() -> None:

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import importlib
+from dataclasses import make_dataclass
 from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
 from torch import nn
+from torch.utils import _pytree as pytree
 
 from brought import Apply, bring_and_compare
 from tritonsmith.evaluator.errors import UsageError
+from tritonsmith.evaluator.reads.worlds import visit_worlds
 from tritonsmith.evaluator.reference.module import load_reference
 from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.modules.bringing.bring import bring
+from tritonsmith.modules.bringing.check import describe_difference, run_task_model
 from tritonsmith.modules.bringing.structure import Signature
+from tritonsmith.modules.records import list_records
 
 x2, x3, x4 = torch.randn(6, 8), torch.randn(3, 5, 8), torch.randn(2, 4, 9, 10)
 ids = torch.randint(0, 12, (3, 5))
@@ -190,6 +196,29 @@ def leave(x: torch.Tensor) -> torch.Tensor:
     raise SystemExit(3)
 
 
+class Scaling(nn.Module):
+    """Changes its own parameter in forward."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.rand(8))
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        self.weight.data = self.weight.data / self.weight.data.norm()
+        return x * self.weight
+
+
+def change_inputs(module: nn.Module) -> nn.Module:
+    """The module with a hook that doubles what forward gets."""
+    module.register_forward_pre_hook(lambda module, inputs: (inputs[0] * 2,))
+    return module
+
+
+def make_local_record(x: torch.Tensor) -> object:
+    """A record of a class that no module has by a name."""
+    return make_dataclass("Nameless", ["x"])(x)
+
+
 BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "no module": (3, x2, {}, "give a torch.nn.Module"),
     "compiled": (torch.jit.script(nn.Linear(8, 8)), x2, {}, "TorchScript"),
@@ -205,10 +234,82 @@ BAD: dict[str, tuple[Any, Any, dict[str, Any], str]] = {
     "sparse": (nn.Linear(8, 8), x2.to_sparse(), {}, "plain dense tensor"),
     "random": (nn.Dropout(0.5), x2, {"mode": "train"}, "draws random numbers"),
     "counting": (Counting(), x2, {}, "changes its own count in evaluation mode"),
+    "own weights": (Scaling(), x2, {}, "changes its own parameter weight when it is called"),
+    "sparse weights": (Apply(torch.abs, table=torch.eye(3).to_sparse()), x2, {}, "table is torch.sparse_coo"),
+    "pre-hook": (change_inputs(nn.Linear(8, 8)), x2, {}, "pre-hook of Linear changes its inputs"),
+    "local record": (Apply(lambda record: record.x + 1), (make_local_record(x2),), {}, "define its class at the top of a module"),
     "no tensor": (Apply(lambda x: 3), x2, {}, "holds no tensor"),
     "shared": (Apply(lambda x, y: x.add_(1) + y), (x2, x2), {}, "share memory"),
     "no mode": (nn.Linear(8, 8), x2, {"mode": "fast"}, "choose eval or train"),
 }
+
+
+def test_a_forward_hook_of_the_module_itself_counts_once(tmp_path: Path) -> None:
+    """A drop-in has that hook too; the task is the forward without it, and the module keeps it."""
+    module = nn.Linear(8, 8)
+    module.register_forward_hook(lambda module, inputs, result: result * 3)
+    brought = bring(module, x2, tmp_path / "task")
+    model = load_reference(load_task(brought.task)).build(1)
+    model.load_state_dict(module.state_dict())
+    assert torch.allclose(model(x2) * 3, module(x2), atol=1e-5)
+
+
+RECORDS = """
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+
+class Pair(NamedTuple):
+    first: torch.Tensor
+    second: torch.Tensor
+
+
+@dataclass
+class Batch:
+    x: torch.Tensor
+    pair: Pair
+    kind: str = "train"
+    mask: torch.Tensor | None = None
+
+    def __post_init__(self):
+        assert self.x.shape == self.pair.first.shape
+
+
+class Picky(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.scale = nn.Parameter(torch.rand(8))
+
+    def forward(self, batch, *, factor):
+        total = batch.x * self.scale + batch.pair.first
+        return Pair(total * factor if total.sum() > 1e9 else total - batch.pair.second, total)
+"""
+
+
+def test_records_whose_constructor_looks_at_tensors_come_in_by_source(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With their classes, plain fields and fields that are None; and torch writes their structure down and reads it."""
+    (tmp_path / "picky.py").write_text(RECORDS)
+    monkeypatch.syspath_prepend(tmp_path)
+    picky = importlib.import_module("picky")
+    call = ((picky.Batch(x2, picky.Pair(x2 + 1, x2 * 2)),), {"factor": 0.5})
+    module = picky.Picky()
+    brought = bring(module, call, tmp_path / "task")
+    assert brought.way == "source" and "its control flow depends on values" in brought.reason
+    with visit_worlds():
+        reference = load_reference(load_task(brought.task))
+        model = reference.build(1)
+        reference.load_weights(model)
+        found = run_task_model(model, [x2 - 1, x2 * 3, x2 * 0.5])
+    wanted = module(picky.Batch(x2 - 1, picky.Pair(x2 * 3, x2 * 0.5)), factor=0.5)
+    assert describe_difference(found, [tensor.detach() for tensor in wanted]) == ""
+    spec = brought.signature.in_spec
+    assert sorted(list_records([spec])) == [("picky", "Batch"), ("picky", "Pair")]
+    assert pytree.treespec_loads(pytree.treespec_dumps(spec)) == spec
 
 
 @pytest.mark.parametrize("name", BAD)

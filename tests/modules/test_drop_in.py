@@ -10,6 +10,11 @@ from typing import Any
 
 import pytest
 
+from tritonsmith.evaluator.schema import Comparison, SizeScore, Timing, TimingKind
+from tritonsmith.evaluator.tasks.files import load_task
+from tritonsmith.modules.dropin.finished import list_cases
+from tritonsmith.modules.dropin.runtime.proof import describe_case
+
 HELPERS = Path(__file__).parents[1] / "helpers"
 CLOSE = 2e-5
 """Of float32 results and gradients, as a share of the largest."""
@@ -27,6 +32,7 @@ RUNTIME = (
     "operator.py",
     "package.py",
     "proof.py",
+    "records.py",
     "straight.py",
 )
 
@@ -150,5 +156,52 @@ def test_a_saved_folder_is_loaded_imported_and_used_as_a_layer(told: dict[str, A
 def test_kernelize_takes_a_saved_folder(told: dict[str, Any]) -> None:
     if "kernelized" not in told:
         pytest.skip("the package kernels of Hugging Face is not installed")
+    assert told["validated"] == ["cuda", "torch-cuda", "fast-block"]
     difference, warned, module = told["kernelized"]
     assert difference <= CLOSE and warned == [] and module.startswith("_fast_block_cpu_")
+
+
+SIZED = """
+import torch
+from torch import nn
+
+rows = 4
+SHAPES = [{"rows": 128}, {"rows": 7}, {"rows": (9, 64)}]
+
+
+class Model(nn.Module):
+    def forward(self, x):
+        return x + 1.0
+
+
+def get_inputs():
+    return [torch.rand(rows, 3)]
+
+
+def get_init_inputs():
+    return []
+"""
+
+
+def test_a_single_size_that_is_measured_slower_is_left_to_the_original(tmp_path: Path) -> None:
+    """A range stays the kernel's, and so does a size that is slower than torch.compile alone."""
+    path = tmp_path / "task.py"
+    path.write_text(SIZED)
+    facts = {"inputs": [{"dtype": "float32", "shape": [4, 3]}]}
+
+    def list_proven(*eager: float) -> list[str]:
+        timings = (
+            Timing(
+                kind=TimingKind.MEASURED, median_ms=1.0, baselines_ms={"compile": 0.5}, baseline="compile", score=0.5, score_eager=score,
+                comparison=Comparison.SLOWER,
+            )
+            for score in eager
+        )  # fmt: skip
+        scores = [SizeScore(entry=entry, sizes={"rows": 9}, timing=timing) for entry, timing in enumerate(timings)]
+        return [
+            describe_case(case) for case in list_cases(load_task(path), facts, judged_elsewhere=True, scores=scores)
+        ]
+
+    every = ["float32[4, 3]", "float32[128, 3]", "float32[7, 3]", "float32[9 to 64, 3]"]
+    assert list_proven() == every == list_proven(1.1, 1.1, 0.9)
+    assert list_proven(0.9, 1.1, 0.9) == [every[0], *every[2:]]

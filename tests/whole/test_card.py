@@ -246,6 +246,9 @@ def test_strict_judges_other_sizes_that_the_task_allows(evaluator: LocalEvaluato
     right = copy_reference(SIZED, str(path))
     verdict = evaluator.evaluate_now(load_task(path), right, "strict")
     assert verdict.status is Status.OK and verdict.environment["audit"]["other sizes"] == "right at 2 of them", verdict.message
+    for size, rows in zip(verdict.sizes, (3, 5), strict=True):
+        assert size.sizes["rows"] == rows and size.timing is not None, size.note
+        assert set(size.timing.baselines_ms) == {"eager", "compile"} and size.timing.kind is TimingKind.MEASURED
     wrong = right.replace("x * self.scale", "x * self.scale * (1 if x.shape[0] == 64 else 2)")
     verdict = evaluator.evaluate_now(load_task(path), wrong, "strict")
     assert verdict.status is Status.INACCURATE and "at another size that the task allows" in verdict.message, verdict.message

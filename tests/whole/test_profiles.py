@@ -358,7 +358,8 @@ def test_what_goes_wrong_at_another_size_is_not_told() -> None:
         return told
 
     (found,) = audit_other_sizes(task, ask)
-    assert found.status is Status.WRONG_SHAPE and not any(character.isdigit() for character in found.message + found.outcome)
+    assert found.status is Status.WRONG_SHAPE and found.sizes == ()
+    assert not any(character.isdigit() for character in found.message + found.outcome)
     assert [7 <= int(one.overrides["rows"]) <= 19 for one in asked] == [True]
     refusal = "line 9: ValueError: this kernel is made for x float32[6, 40] on a CUDA device, and was given x float32[17, 40] on cuda:0"
     told = Verdict(status=Status.RUNTIME_ERROR, message=refusal)

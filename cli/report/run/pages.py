@@ -33,7 +33,7 @@ from tritonsmith.graph.storage.outcome import count_words, describe_way_on, digi
 
 _TEMPLATES = Path(__file__).parents[1] / "templates"
 _SECTIONS = {
-    "keep": "The fastest form", "regions": "What each part takes", "score": "Score over time",
+    "keep": "The fastest form", "sizes": "Sizes", "regions": "What each part takes", "score": "Score over time",
     "candidates": "Candidates", "decisions": "Decisions", "searches": "Tuning searches", "kernels": "Kernels",
     "baselines": "Baselines", "errors": "Failures", "models": "Prompts and replies", "cost": "Cost", "environment": "Environment",
     "again": "Run it again",
@@ -71,7 +71,7 @@ def run_page(files: RunFiles, report: RunReport) -> str:
         "environment": _environment_tables(report),
     }
     filled = {
-        "keep": parts["kept"], "regions": parts["regions"],
+        "keep": parts["kept"], "sizes": report.summary.sizes, "regions": parts["regions"],
         "score": parts["chart"], "searches": parts["searches"], "kernels": parts["kernels"], "baselines": timing,
         "errors": parts["failures"], "models": parts["talks"], "environment": parts["environment"],
     }  # fmt: skip

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import dataclass
 
-from tritonsmith.evaluator.schema import Status, Verdict
+from tritonsmith.evaluator.schema import SizeScore, Status, Verdict
 
 _REFUSAL = re.compile(r"(?:line \d+: )?ValueError: (this kernel is made for .*)")
 """How a verdict's message tells of a kernel that refuses a size: recipes do so, and prompts ask models for it."""
@@ -23,6 +23,8 @@ class AuditFinding:
     message: str = ""
     seconds: float = 0.0
     """What the audit took."""
+    sizes: tuple[SizeScore, ...] = ()
+    """Other sizes at which the kernel is right."""
 
 
 def read_refusal(verdict: Verdict) -> str:
@@ -68,4 +70,5 @@ def apply_findings(verdict: Verdict, findings: list[AuditFinding]) -> Verdict:
             status=refusing.status, sha=verdict.sha, profile=verdict.profile, message=refusing.message, environment=environment,
             seconds=verdict.seconds, correctness=verdict.correctness,
         )  # fmt: skip
-    return verdict.model_copy(update={"environment": environment, "quarantine": ""})
+    sizes = tuple(size for finding in findings for size in finding.sizes)
+    return verdict.model_copy(update={"environment": environment, "quarantine": "", "sizes": sizes})

@@ -1,4 +1,4 @@
-"""A promoted candidate at other sizes that its task allows: which ones, nobody outside the evaluator learns.
+"""A promoted candidate at other sizes that its task allows. Which ones is told of a kernel that is right at all, and in no prompt.
 
 A task file may declare `SHAPES = [{"batch_size": 1}, {"batch_size": (3, 40), "features": 129}]`: each entry changes module-level names of
 the size that is judged, a pair being any whole number from the first to the second. A candidate that is right at its own size and wrong at
@@ -10,8 +10,8 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tritonsmith.evaluator.caller.audits.findings import AuditFinding, read_refusal
-from tritonsmith.evaluator.schema import Status, Task, Verdict
-from tritonsmith.evaluator.tasks.declared import shapes_of
+from tritonsmith.evaluator.schema import SizeScore, Status, Task, Verdict
+from tritonsmith.evaluator.tasks.declared import DrawnSize, draw_sizes
 
 _AUDIT = "other sizes"
 """The audit's name in reports."""
@@ -24,14 +24,22 @@ def audit_other_sizes(task: Task, ask: Callable[[Task], Verdict], ended: Callabl
     itself is honest, but it does not do what this task asks for, and the words say so. Raises TaskError for a size at which the reference
     does not run.
     """
-    variants = shapes_of(task)
-    for variant in variants:
+    drawn, rows = draw_sizes(task), []
+    for size in drawn:
         if ended():
             return []
-        verdict = ask(variant)
+        verdict = ask(size.task)
         if verdict.status is not Status.OK:
             outcome = "wrong" if verdict.status is Status.INACCURATE else f"fails ({verdict.status.value})"
             outcome = "refuses to run" if read_refusal(verdict) else outcome
             message = f"right at the task's size, {outcome} at another size that the task allows: take sizes from the arguments and tensors"
             return [AuditFinding(_AUDIT, outcome, verdict.status, message)]
-    return [AuditFinding(_AUDIT, f"right at {len(variants)} of them")] if variants else []
+        rows.append(_score_size(size, verdict))
+    sizes = tuple(sorted(rows, key=lambda row: row.entry))
+    return [AuditFinding(_AUDIT, f"right at {len(drawn)} of them", sizes=sizes)] if drawn else []
+
+
+def _score_size(size: DrawnSize, verdict: Verdict) -> SizeScore:
+    """The row of a size at which the kernel is right; a verdict that should have a time and has none says why."""
+    note = verdict.message if verdict.timing is None and verdict.message.startswith("not timed") else ""
+    return SizeScore(entry=size.entry, sizes=size.sizes, timing=verdict.timing, note=note)

@@ -63,14 +63,14 @@ class Floor:
         Work on a stream that nobody waits for is `racy`: an honest author may forget to join it.
         """
         paired = timed.paired[timed.strongest]
-        self._require_above(paired.candidate_ms)
+        self.require_above(paired.candidate_ms)
         if problem := find_unlaunched(timed.clocks[1], paired.baseline_ms, facts, measure_ceilings().launch_floor_ms):
             raise RunnerFault(Status.RACY, problem)
         form = timed.forms.chosen
         if strict and (problem := find_contradiction(timed.clocks, facts, slower=timed.far_slower, form=form)):
             raise RunnerFault(Status.CHEATING, problem)
 
-    def _require_above(self, ms: float) -> None:
+    def require_above(self, ms: float) -> None:
         """Raises RunnerFault(cheating) below the floor; a task that needs only part of its inputs has a lower one."""
         if ms >= self.ms:
             return

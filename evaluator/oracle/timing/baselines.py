@@ -38,10 +38,14 @@ class BaselineProcess:
     Args:
         session: the task on the card.
         known: what other processes of the task have found out; this one adds to it.
+        build_seconds: limit of what it takes to start, with what is built ahead.
     """
 
-    def __init__(self, session: LoadedTask, known: KnownBaselines | None = None) -> None:
+    def __init__(
+        self, session: LoadedTask, known: KnownBaselines | None = None, build_seconds: float = BUILD_SECONDS
+    ) -> None:
         self.session = session
+        self._build_seconds = build_seconds
         self.known = known or KnownBaselines()
         self.modes, self.notes = self.known.modes, self.known.notes
         self._names: tuple[str, ...] = QUICK_BASELINES
@@ -120,7 +124,7 @@ class BaselineProcess:
         """Wait until what is built ahead is built, and give it the weights of now. Raises InfrastructureError."""
         self.start()
         with self.own_faults("the baselines' process did not start"):
-            self.runner.wait_ready(BUILD_SECONDS)
+            self.runner.wait_ready(self._build_seconds)
             if self._weights != self.session.weights_number:
                 self._weights = self.session.weights_number
                 self.session.copy_weights(self._weights_file)

@@ -8,8 +8,8 @@ from dataclasses import dataclass
 
 from tritonsmith.evaluator.oracle.timing.paired import pair_count
 
-_SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0}
-"""By profile: what the pairs with one baseline may take."""
+_SECONDS_PER_BASELINE = {"quick": 1.0, "strict": 2.0, "size": 0.5}
+"""By profile: what the pairs with one baseline may take; `size` is another size of a task in a strict verdict."""
 _MAX_CONTROL_PAIRS = 30
 """Pairs of the strongest baseline with itself."""
 _FEW_PAIRS = 16

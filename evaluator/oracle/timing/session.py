@@ -44,7 +44,7 @@ from tritonsmith.evaluator.oracle.timing.screen import Screen, measure_distances
 from tritonsmith.evaluator.oracle.timing.wrong_again import TIMES, explain_wrong
 from tritonsmith.evaluator.schema import Measurement
 
-_MAX_PAIRS = {"quick": 80, "strict": 120}
+_MAX_PAIRS = {"quick": 80, "strict": 120, "size": 30}
 """By profile. At the noise of the card's clock on an H200 (1 % between calls of 20 us) half of them know the ratio within 0.3 %."""
 _WIDTH = 0.004
 """Half of the 95 % interval, as a share, at which one session knows the ratio to a baseline well enough."""

@@ -10,6 +10,8 @@ from typing import Any
 import torch
 from torch.utils import _pytree as pytree
 
+from tritonsmith.modules.records import list_records, register_records
+
 
 class RefusedCall(Exception):
     """A call that is not like the proven one; its text says in what."""
@@ -42,6 +44,15 @@ class Form:
     """For each leaf of the result the number of the kernel's output; None for a plain value."""
     plain_outputs: Mapping[int, Any] = field(default_factory=dict)
     """Leaves of the result that are plain values."""
+
+    def __post_init__(self) -> None:
+        """Have torch take the records of the call apart."""
+        register_records(list_records([*self.specs, self.result]))
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        """The same where a copy or a file is read."""
+        vars(self).update(state)
+        self.__post_init__()
 
     @property
     def is_flat(self) -> bool:

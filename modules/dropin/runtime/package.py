@@ -16,6 +16,7 @@ from tritonsmith.modules.dropin.runtime.form import Form
 from tritonsmith.modules.dropin.runtime.graphs import call_in_graph
 from tritonsmith.modules.dropin.runtime.kernel import Kernel
 from tritonsmith.modules.dropin.runtime.proof import Case, Proof, TensorCase
+from tritonsmith.modules.records import list_records, register_records
 
 RECORD, TEXT, CONSTANTS = "kernel.json", "best.py", "constants.pt"
 _LAYER_ENGINE = "_tritonsmith_layer"
@@ -26,8 +27,10 @@ _PLAIN = (bool, int, float, str, type(None))
 def write_record(kernel: Kernel, folder: Path) -> None:
     """Write a kernel's files. Raises ValueError where a value of its call has no place in JSON."""
     form, proof = kernel.form, kernel.proof
+    records = list_records([*form.specs, form.result])
     record = {
         "name": kernel.name,
+        "records": records,
         "arguments": [_encode(value) for value in kernel.arguments],
         "form": {
             "parameters": form.parameters, "given": form.given, "positional": form.positional,
@@ -59,6 +62,7 @@ def write_record(kernel: Kernel, folder: Path) -> None:
 def read_record(folder: Path) -> Kernel:
     """The kernel in a folder. Raises OSError and ValueError."""
     record = json.loads((folder / RECORD).read_text(encoding="utf-8"))
+    register_records(record.get("records", ()))
     form, proof = record["form"], record["proof"]
     cases = tuple(
         Case(

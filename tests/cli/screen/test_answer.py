@@ -10,8 +10,9 @@ from rich.console import Console
 from project import ROOT
 from tritonsmith.cli.main import run
 from tritonsmith.cli.screen.answer import show
-from tritonsmith.evaluator.schema import Comparison, Label, Task
+from tritonsmith.evaluator.schema import Comparison, Label, SizeScore, Task, Timing, TimingKind
 from tritonsmith.graph.run import optimize
+from tritonsmith.graph.storage.header import describe_scores
 from tritonsmith.graph.storage.sizes import list_sizes
 from tritonsmith.graph.storage.summary import CandidateRow, Summary, Winner
 from tritonsmith.nodes.authors.scripted import ScriptedAuthor
@@ -83,8 +84,44 @@ def test_sizes_that_a_task_declares_stand_in_a_table(capsys: pytest.CaptureFixtu
         printed = shown(Summary(task="t", policy="p", model="m", winner=winner, sizes=list_sizes(task, audited)), capsys)
         lines = [line.split("  ")[0] for line in printed.splitlines()]
         assert [line for line in lines if line.startswith("rows = ")] == ["rows = 4", "rows = 1 to 64", "rows = 128", "rows = 7"]
-        assert printed.count(words) == 3 and "1.500" in printed
+        assert printed.count(words) == 3 and "1.50x eager ESTIMATE" in printed
     assert list_sizes(task, None) == () == list_sizes(Task(name="t", path="t.py", source="rows = 4\n"), verdict)
+
+
+def test_each_size_has_its_score_and_slower_ones_are_said(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """On the screen, in both reports, in a drop-in's words; a single slow size is the original's, a range stays the kernel's."""
+    source = 'rows = 4\nSHAPES = [{"rows": (1, 64)}, {"rows": 128}, {"rows": 7}]\n'
+    task = Task(name="t", path="t.py", source=source)
+    scores = tuple(
+        SizeScore(entry=entry, sizes={"rows": rows}, timing=time_size(score, said))
+        for entry, rows, score, said in ((0, 17, 0.9, Comparison.SLOWER), (1, 128, 0.5, Comparison.SLOWER), (2, 7, 1.25, Comparison.FASTER))
+    )
+    audited = scripted_verdict(1.5, kind=TimingKind.MEASURED).model_copy(
+        update={"environment": {"audit": {"other sizes": "right at 3 of them"}}, "sizes": scores}
+    )
+    rows = list_sizes(task, audited)
+    assert [row.words for row in rows][1:] == ["0.90x eager, SLOWER", "0.50x eager, SLOWER", "1.25x eager"]
+    assert [row.proof for row in rows][1:] == ["right at rows = 17, drawn by the judge", "right", "right"]
+    slow = "at rows = 128 the kernel is SLOWER than eager (0.50x); a drop-in runs the original there"
+    ranged = "at rows = 17 the kernel is SLOWER than eager (0.90x); a drop-in runs the kernel in all of the range"
+    assert [row.note for row in rows] == ["", ranged, slow, ""] and describe_scores(rows)[-2:] == [ranged, slow]
+    winner = Winner(id="seed0-01", stage="seed", verdict=audited)
+    summary = Summary(task="t", policy="p", model="m", winner=winner, sizes=rows, kind="measured", out=str(tmp_path))
+    printed = " ".join(shown(summary, capsys).split())
+    assert slow in printed and "1.25x eager" in printed
+    summary.write(tmp_path)
+    assert run(["report", str(tmp_path)]) == 0 and run(["report", str(tmp_path), "--format", "md"]) == 0
+    for name in ("report.html", "report.md"):
+        page = (tmp_path / name).read_text()
+        assert "right at rows" in page and "1.25x eager" in page.replace("\\", "") and "SLOWER than eager" in page
+
+
+def time_size(score: float, said: Comparison) -> Timing:
+    """A measured timing at another size."""
+    return Timing(
+        kind=TimingKind.MEASURED, median_ms=1.0, baselines_ms={"eager": score}, baseline="eager", score=score, score_eager=score,
+        interval=(0.99 * score, 1.01 * score), comparison=said,
+    )  # fmt: skip
 
 
 def test_a_kernel_that_is_not_faster_is_told_first(
