@@ -55,7 +55,7 @@ def parse_task(path: Path, source: str) -> ast.Module:
 
 
 def read_declarations(path: Path, source: str, tree: ast.Module) -> Declarations:
-    """What a file declares. Raises TaskError for a malformed SHAPES, DOMAINS, MODE or BACKWARD; a malformed SMALL is a fault where it is needed."""
+    """What a file declares. Raises TaskError for a malformed SHAPES, DOMAINS, MODE or BACKWARD; SMALL is one where it is needed."""
     names = _read_literals(tree)
     shapes = _read_shapes(path, tree, names)  # a malformed declaration is said at once, not when a candidate is to be promoted
     _check_domains(path, tree)

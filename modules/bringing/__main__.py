@@ -22,6 +22,7 @@ def main() -> int:
             mode=asked["mode"],
             shapes=read_sizes(asked["shapes"]),
             init=read_init(asked["init"]) if asked["init"] else None,
+            backward=asked["backward"],
         )
     except UsageError as error:
         print(json.dumps({"error": str(error)}), file=answer)  # noqa: T201 - the caller reads it

@@ -95,7 +95,7 @@ def read_summary(folder: Path) -> Summary:
 def _read_settings(folder: Path) -> dict[str, Any]:
     """Size and mode of the task in a run. Raises UsageError."""
     settings = read_manifest(folder).config(folder)
-    return {"size": settings.size or "full", "overrides": settings.overrides, "mode": settings.mode}
+    return {"size": settings.size or "full", "overrides": settings.overrides, "mode": settings.mode, "backward": settings.backward}
 
 
 def _was_right_elsewhere(summary: Summary) -> bool:

@@ -43,7 +43,8 @@ def find_parameters(model: nn.Module, plan: GradientPlan) -> list[Sequence[nn.Pa
         if not group or not all(parameter.requires_grad for parameter in group.values()):
             what = "has requires_grad=False" if group else "is no nn.Parameter"
             raise CandidateFault(
-                Status.WRONG_WEIGHTS, f"{names[0]} {what} in the candidate, so the gradient of {names[0]} is missing; make it an nn.Parameter"
+                Status.WRONG_WEIGHTS,
+                f"{names[0]} {what} in the candidate, so the gradient of {names[0]} is missing; make it an nn.Parameter",
             )
         found.append([*group.values()])
     return found

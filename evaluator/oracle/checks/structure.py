@@ -103,7 +103,8 @@ class StructureCheck:
         if self._shared:
             raise RunnerFault(
                 Status.INACCURATE,
-                f"{self._loaded.name_result(self._shared[0])} is an argument of forward, or a view of it; the reference returns a tensor of its own: "
+                f"{self._loaded.name_result(self._shared[0])} is an argument of forward, or a view of it; "
+                "the reference returns a tensor of its own: "
                 "return a copy",
             )
         if self._calls == self._watched:
@@ -127,7 +128,8 @@ class StructureCheck:
             if is_held and not equal_bits(kept, then):
                 raise RunnerFault(
                     Status.INACCURATE,
-                    f"{self._loaded.name_result(number)} of one call is overwritten by {_NEXT if self._calls == self._watched + 1 else _A_LATER}: "
+                    f"{self._loaded.name_result(number)} of one call is overwritten by "
+                    f"{_NEXT if self._calls == self._watched + 1 else _A_LATER}: "
                     "return memory of its own from each call",
                 )
         runner.poison_secretly()

@@ -106,7 +106,8 @@ class RunnerHandle:
             "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(process.source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
             "tf32": setup.tf32, "train": setup.train, "updates": setup.updates, "memory": setup.memory,
-            "gradients": setup.gradients.as_plain() if setup.gradients else None, "orders": setup.orders, "code": process.hand_over_code(code) if code else "",
+            "gradients": setup.gradients.as_plain() if setup.gradients else None, "orders": setup.orders,
+            "code": process.hand_over_code(code) if code else "",
             "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so
