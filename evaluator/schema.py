@@ -170,6 +170,10 @@ class Candidate(Record):
     replaces: str | None = None  # an autotuned candidate whose place it takes with plain constants, unless it is clearly slower
 
 
+FORWARD_AND_BACKWARD = "forward and backward"
+"""What one call is in the environment of a verdict about a task with BACKWARD."""
+
+
 class Status(StrEnum):
     """The outcome of an evaluation; drives the edges of the graph."""
 

@@ -109,12 +109,12 @@ def _write_proof(summary: Summary, cases: Sequence[Case]) -> Proof:
     facts, verdict = summary.task_facts, summary.winner.verdict
     card = next((card for card in CARDS.values() if card.name == summary.target), None)
     words = describe_proof(
-        verdict, facts, precision=summary.precision, mode=summary.mode, target=summary.target
+        verdict, facts, precision=summary.precision, mode=summary.mode, target=summary.target, backward=summary.backward
     )
     return Proof(
         cases=tuple(cases), capability=str(card.capability) if card else "", training=summary.mode == "train",
         by_mode=tuple(facts.get("by_mode") or ()), updates=tuple(facts.get("updates") or ()), precision=summary.precision,
-        words=tuple(words),
+        backward=summary.backward, words=tuple(words),
     )  # fmt: skip
 
 

@@ -11,7 +11,7 @@ from typing import Any
 from torch import nn
 
 from tritonsmith.evaluator.confined.runner.faults import CandidateFault
-from tritonsmith.evaluator.reference.gradients import GradientPlan, run_with_gradients
+from tritonsmith.evaluator.reference.gradients import GradientPlan, allow_backward, run_with_gradients
 from tritonsmith.evaluator.schema import Status
 
 
@@ -20,6 +20,7 @@ def bind_call(model: nn.Module, plan: GradientPlan | None) -> Callable[..., Any]
     if plan is None:
         return model
     parameters = find_parameters(model, plan)
+    allow_backward(model)  # as for the reference
 
     def call(*arguments: Any) -> Any:
         return run_with_gradients(model, arguments, plan, parameters, _refuse)

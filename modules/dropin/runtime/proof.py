@@ -47,6 +47,8 @@ class Proof:
     updates: tuple[str, ...] = ()
     """Buffers that forward updates."""
     precision: str = "ieee"
+    backward: bool = False
+    """Whether its gradients were judged with it."""
     words: tuple[str, ...] = ()
     """What was proven and on what, line by line, for a person."""
 
