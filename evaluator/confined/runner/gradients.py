@@ -38,7 +38,7 @@ def find_parameters(model: nn.Module, plan: GradientPlan) -> list[Sequence[nn.Pa
     held: dict[str, dict[int, nn.Parameter]] = {}
     for name, parameter in model.named_parameters(remove_duplicate=False):
         held.setdefault(mapping.get(name, name), {})[id(parameter)] = parameter
-    found = []
+    found: list[Sequence[nn.Parameter]] = []
     for names in plan.parameters:
         group = {key: value for name in names for key, value in held.get(name, {}).items()}
         if not group or not all(parameter.requires_grad for parameter in group.values()):
