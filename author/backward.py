@@ -32,7 +32,7 @@ def add_backward(text: str, task: Task, facts: TaskFacts) -> str:
         return text
     reference, why_not = write_reference(task.source, task.overrides)
     assert not why_not, "the author refuses such a task"
-    part = _load().get_template("_backward.py.j2").render(updates=facts.updates, reference=reference, forward=_FORWARD)
+    part = _load().get_template("_backward.py.j2").render(updates=facts.updates, buffers=facts.buffers, reference=reference, forward=_FORWARD)
     taken = {*find_bound_names(parse(text))}
     for name in sorted({*find_bound_names(parse(part))} & taken - {"ModelNew", "torch", "nn", "dataclasses"}):
         part = re.sub(rf"(?<![.\w]){name}\b", f"{name}_again", part)
