@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 from functools import cache
+from pathlib import Path
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -17,7 +19,18 @@ _FORWARD = "ForwardByKernels"
 
 def refuse_backward(task: Task) -> str:
     """Why no text can run the task's operations again; empty where one can, and where no gradients are asked for."""
-    return write_reference(task.source, task.overrides)[1] if task.backward else ""
+    if not task.backward:
+        return ""
+    reference, why_not = write_reference(task.source, task.overrides)
+    return why_not or next((f"its file imports {name}, which lies beside it" for name in _list_beside(reference, task.folder)), "")
+
+
+def _list_beside(reference: str, folder: str) -> list[str]:
+    """Modules that a text imports from a task's folder: a candidate's process does not have them."""
+    imports = [node for node in ast.walk(parse(reference)) if isinstance(node, ast.Import | ast.ImportFrom)]
+    names = [node.module or "" if isinstance(node, ast.ImportFrom) else alias.name for node in imports for alias in node.names]
+    first = dict.fromkeys(name.partition(".")[0] for name in names)
+    return [name for name in first if folder and any((Path(folder) / place).exists() for place in (f"{name}.py", name))]
 
 
 def add_backward(text: str, task: Task, facts: TaskFacts) -> str:
