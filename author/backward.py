@@ -45,7 +45,8 @@ def add_backward(text: str, task: Task, facts: TaskFacts) -> str:
         return text
     reference, why_not = write_reference(task.source, task.overrides)
     assert not why_not, "the author refuses such a task"
-    part = _load().get_template("_backward.py.j2").render(updates=facts.updates, buffers=facts.buffers, reference=reference, forward=_FORWARD)
+    held = {"updates": facts.updates, "buffers": facts.buffers}
+    part = _load().get_template("_backward.py.j2").render(reference=reference, forward=_FORWARD, **held)
     taken = {*find_bound_names(parse(text))}
     for name in sorted({*find_bound_names(parse(part))} & taken - {"ModelNew", "torch", "nn", "dataclasses"}):
         part = re.sub(rf"(?<![.\w]){name}\b", f"{name}_again", part)
