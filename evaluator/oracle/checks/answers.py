@@ -53,7 +53,7 @@ class Answers:
 
     def name_result(self, number: int) -> str:
         """What messages call a result."""
-        return self._loaded.name_result(number)
+        return self._loaded.call.name_result(number)
 
     def measure(self, got: Sequence[torch.Tensor]) -> ErrorStats:
         """The error of these outputs."""

@@ -84,7 +84,7 @@ def asks_for_corners(loaded: LoadedTask) -> bool:
         return False
     watch = _MeaningWatch()
     with torch.no_grad(), watch:
-        loaded.run_plain(tensors)
+        loaded.call.run_plain(loaded.model, loaded.fill_arguments(tensors))
     return watch.meant
 
 
@@ -98,7 +98,7 @@ def check_corners(log: TrialLog, runner: RunnerHandle, profile: str, timeout: fl
         return
     STEPS.note("infinities, zeros and NaN")
     drawn = loaded.draw("signed")
-    count = loaded.count_own_inputs()
+    count = loaded.call.own_inputs
     tensors = [*put_corners(drawn[:count], fresh_seed()), *drawn[count:]]
     got = fresh_call(loaded, runner, tensors, _IN_TURN, timeout)
     loaded.place(loaded.draw("own"))  # what calls forward next, to look at it or to record it, has usual inputs
@@ -106,7 +106,7 @@ def check_corners(log: TrialLog, runner: RunnerHandle, profile: str, timeout: fl
         wanted = _find_decided(loaded, tensors)
     except UNDEFINED:
         return  # no answer is right or wrong where the reference has none
-    last = loaded.gradients.results if loaded.gradients else len(got)  # a gradient of a corner goes by how backward is written
+    last = loaded.call.count_outputs(len(got))  # a gradient of a corner goes by how backward is written
     for number, (result, (classes, decided)) in enumerate(zip(got[:last], wanted[:last], strict=True)):
         wrong = decided & (classify(result).to(classes.device) != classes)
         if bool(wrong.any()):

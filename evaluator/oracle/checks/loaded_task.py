@@ -25,6 +25,7 @@ from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
 from tritonsmith.evaluator.oracle.checks.batch import Batch
 from tritonsmith.evaluator.oracle.checks.domains import find_domains
 from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range
+from tritonsmith.evaluator.oracle.checks.judged_call import JudgedCall
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
 from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, OraclePlace
 from tritonsmith.evaluator.oracle.checks.written import find_written, name_inputs
@@ -32,8 +33,8 @@ from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
 from tritonsmith.evaluator.reference.draws import DrawWatch
 from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
-from tritonsmith.evaluator.reference.given import fit_inputs, inputs_fit, read_inputs
-from tritonsmith.evaluator.reference.gradients import DifferentiatedReference, GradientPlan, load_judged, run_plain
+from tritonsmith.evaluator.reference.given import inputs_fit, read_inputs
+from tritonsmith.evaluator.reference.gradients import load_judged
 from tritonsmith.evaluator.reference.number_types import stand_for
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import run_forward
@@ -116,13 +117,9 @@ class LoadedTask:
         folder.chmod(0o755)
         with DrawWatch() as draws:
             arguments = self.reference.draw_inputs(fresh_seed(), device)
-        found = self.reference
-        self.gradients: GradientPlan | None = found.find_plan(device) if isinstance(found, DifferentiatedReference) else None
-        """What is judged besides what forward returns; its cotangents are the last inputs."""
+        self.call = JudgedCall.of(self.reference, device, arguments)
         self._given = read_inputs(task)
-        last = self.gradients.arguments if self.gradients else len(arguments)
-        self._own_count = sum(isinstance(one, torch.Tensor) for one in arguments[:last])
-        self.has_real = inputs_fit(self._given, [one for one in arguments if isinstance(one, torch.Tensor)][: self._own_count])
+        self.has_real = inputs_fit(self._given, [one for one in arguments if isinstance(one, torch.Tensor)][: self.call.own_inputs])
         self.is_tensor = [isinstance(argument, torch.Tensor) for argument in arguments]
         self.plain = [None if isinstance(argument, torch.Tensor) else argument for argument in arguments]
         self.weights_path = folder / "weights.pt"
@@ -138,7 +135,7 @@ class LoadedTask:
         self.updates = shown.updates  # names of the buffers whose values after a call are its last outputs
         self.structure, self.lent, self.decides = shown.structure, shown.lent, shown.decides  # see `WatchedForward`
         self.written = find_written(tensors, before, versions)  # numbers of inputs whose values after a call are results too
-        self.input_names = name_inputs(self.model, self.is_tensor, self.gradients)
+        self.input_names = name_inputs(self.model, self.is_tensor, self.call.plan)
         self.task = task = in_found_class(task, shown.precision)
         self.arithmetic = Arithmetic.of(task.precision, shown.precision, (*tensors, *self.model.state_dict().values(), *shown.outputs))
         self.in_unit_range = _refuses_other_ranges(self, before)  # what floating inputs are brought into
@@ -155,7 +152,7 @@ class LoadedTask:
         self.setup = RunnerSetup(
             device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, self.arithmetic.tf32,
             train=task.mode == "train", updates=self.updates, written=self.written, orders=tuple(map(read_order, shown.outputs)),
-            gradients=self.gradients,
+            gradients=self.call.plan,
         )  # fmt: skip
         self.mark: Path | None = None  # a file that exists while something is measured
         self.code: Callable[[str], Path | None] = lambda sha: None  # a file with what the text of that digest compiles to
@@ -216,18 +213,9 @@ class LoadedTask:
         """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `inputs.KINDS` has them, in the same shapes."""
         own = [argument for argument in self.reference.draw_inputs(fresh_seed(), self.device) if isinstance(argument, torch.Tensor)]
         if kind == "real" and self._given is not None:
-            return [*fit_inputs(self._given, own[: self._own_count]), *own[self._own_count :]]
+            return self.call.fit_given(self._given, own)
         drawn = self.domains.redraw(kind, own, fresh_seed())
         return map_to_unit_range(drawn, own) if self.in_unit_range and kind != "own" else drawn
-
-    def name_result(self, number: int) -> str:
-        """What messages call a result: `output 0`, or `the gradient of layer.weight`."""
-        return self.gradients.name_result(number) if self.gradients else f"output {number}"
-
-    def list_given_on(self) -> set[int]:
-        """Numbers of the results that may lie in an argument: those that do in the reference, and gradients, which autograd passes on."""
-        gradients = range(self.gradients.results, self.gradients.results + len(self.gradients.names)) if self.gradients else ()
-        return {*self.lent, *gradients}
 
     def place(self, tensors: list[torch.Tensor]) -> None:
         """Copy tensors into the input slots that runners see."""
@@ -250,15 +238,6 @@ class LoadedTask:
         """Forward's arguments: these tensors, and the others as they are."""
         left = iter(tensors)
         return [next(left) if is_tensor else plain for plain, is_tensor in zip(self.plain, self.is_tensor, strict=True)]
-
-    def count_own_inputs(self) -> int:
-        """How many of the input tensors are forward's own; cotangents come after them."""
-        return self._own_count
-
-    def run_plain(self, tensors: list[torch.Tensor]) -> Any:
-        """What the reference's forward returns, without gradients."""
-        arguments = self.fill_arguments(tensors)
-        return run_plain(self.model, arguments, self.gradients)
 
     def oracle(self, tensors: list[torch.Tensor]) -> list[torch.Tensor]:
         """The reference in float64, where the plan has it computed."""
@@ -332,7 +311,7 @@ def write_own_call(loaded: LoadedTask) -> Path:
     """A file with one call as it comes, for processes in which a candidate runs by itself; drawn anew each time."""
     path = loaded.weights_path.with_name("call.pt")
     settings = {"init": loaded.reference.init_inputs(), "train": loaded.task.mode == "train", "tf32": loaded.arithmetic.tf32}
-    settings["gradients"] = loaded.gradients.as_plain() if loaded.gradients else None
+    settings["gradients"] = loaded.call.as_plain()
     write_call(path, loaded.fill_arguments(loaded.draw("own")), loaded.model.state_dict(), **settings)
     return path
 
@@ -340,7 +319,7 @@ def write_own_call(loaded: LoadedTask) -> Path:
 def _list_compile_arguments(loaded: LoadedTask) -> dict[str, Any]:
     specs = [spec if spec.strides or spec.offset else (spec.shape, spec.dtype) for spec in loaded.layout.inputs]
     asked = {"overrides": {}, "train": loaded.task.mode == "train", "tf32": loaded.arithmetic.tf32}
-    asked["gradients"] = loaded.gradients.as_plain() if loaded.gradients else None
+    asked["gradients"] = loaded.call.as_plain()
     return asked | {"init": loaded.reference.init_inputs(), "inputs": loaded.fill_arguments(specs)}
 
 

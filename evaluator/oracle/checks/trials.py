@@ -77,7 +77,7 @@ class TrialLog:
         """Raises RunnerFault(inaccurate) with the worst place when the class asked for is not reached."""
         if accepted(reached_class(self.trials), self.loaded.task.precision):
             return
-        raise RunnerFault(Status.INACCURATE, describe_error(self.trials, self.loaded.task.precision, self.loaded.name_result))
+        raise RunnerFault(Status.INACCURATE, describe_error(self.trials, self.loaded.task.precision, self.loaded.call.name_result))
 
 
 def describe_error(trials: list[Trial], asked: PrecisionClass, name: Callable[[int], str] = "output {}".format) -> str:
