@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -156,13 +157,59 @@ def test_backward_is_a_plain_truth(tmp_path: Path) -> None:
         load_task(tmp_path / "task.py")
 
 
+RECURRENT = '''
+import torch
+from torch import nn
+
+BACKWARD = True
+
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.layers = nn.GRU(64, 64, 2, batch_first=True)
+
+    def forward(self, x):
+        return self.layers(x)
+
+
+def get_inputs():
+    return [torch.randn(32, 16, 64)]
+
+
+def get_init_inputs():
+    return []
+'''
+
+
+@pytest.fixture(scope="module")
+def on_card() -> Iterator[LocalEvaluator]:
+    with LocalEvaluator("auto") as opened:
+        yield opened
+
+
 @pytest.mark.gpu
-def test_forward_and_backward_are_timed_together(tmp_path: Path) -> None:
-    task = TASK.replace("rows, width = 4, 16", "rows, width = 4096, 1024")
-    (tmp_path / "task.py").write_text(task)
-    with LocalEvaluator("auto") as on_card:
-        both = on_card.evaluate_now(load_task(tmp_path / "task.py"), KernelText.of(CANDIDATE), "strict")
-        assert both.status is Status.OK and both.timing is not None, both.message
-        assert set(both.timing.baselines_ms) >= {"eager", "cuda_graph", "compile"}, both.timing.notes
-        wrong = on_card.evaluate_now(load_task(tmp_path / "task.py"), KernelText.of(CANDIDATE.replace("None, of_w", "None, 1.01 * of_w")))
-    assert wrong.status is Status.INACCURATE and "the gradient of weight" in wrong.message
+@pytest.mark.parametrize("profile", ["quick", "strict"])
+def test_forward_and_backward_are_timed_together(profile: str, on_card: LocalEvaluator, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text(TASK.replace("rows, width = 4, 16", "rows, width = 4096, 1024"))
+    verdict = on_card.evaluate_now(load_task(tmp_path / "task.py"), KernelText.of(CANDIDATE), profile)
+    assert verdict.status is Status.OK and verdict.timing is not None, verdict.message
+    told = (verdict.timing.baselines_ms, verdict.timing.notes, verdict.timing.forms_ms, verdict.label)
+    assert set(verdict.timing.baselines_ms) >= {"eager", "cuda_graph", "compile", "compile_reduce_overhead"}, told
+
+
+@pytest.mark.gpu
+def test_a_wrong_gradient_is_named_on_a_card(on_card: LocalEvaluator, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text(TASK.replace("rows, width = 4, 16", "rows, width = 4096, 1024"))
+    wrong = KernelText.of(CANDIDATE.replace("None, of_weight", "None, 1.01 * of_weight", 1))
+    verdict = on_card.evaluate_now(load_task(tmp_path / "task.py"), wrong, "quick")
+    assert verdict.status is Status.INACCURATE and "the gradient of weight" in verdict.message, verdict.message
+
+
+@pytest.mark.gpu
+def test_recurrent_layers_have_gradients_in_evaluation(on_card: LocalEvaluator, tmp_path: Path) -> None:
+    (tmp_path / "task.py").write_text(RECURRENT)
+    copy = KernelText.of(RECURRENT.replace("class Model(", "class ModelNew("))
+    verdict = on_card.evaluate_now(load_task(tmp_path / "task.py"), copy, "quick")
+    assert verdict.status is Status.OK and verdict.timing is not None, verdict.message
+    assert "eager" in verdict.timing.baselines_ms, verdict.timing.notes

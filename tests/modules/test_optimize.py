@@ -114,6 +114,18 @@ def test_gradients_are_judged_where_they_are_asked_for(tmp_path: Path) -> None:
     assert result.check(torch.randn(4, 16), gradients=True).right
 
 
+@pytest.mark.gpu
+def test_gradients_are_judged_on_a_card_and_the_drop_in_trains(tmp_path: Path) -> None:
+    module, x = GatedMLP(256, 512).cuda(), torch.randn(512, 256, device="cuda")
+    settings = SETTINGS | {"target": "auto", "claims_from": 0}
+    result = tritonsmith.optimize(module, x, backward=True, out=tmp_path / "run", progress=False, **settings)
+    assert result.best is not None, result.answer
+    timing = result.summary.winner and result.summary.winner.verdict.timing
+    assert timing and {"eager", "compile"} <= set(timing.baselines_ms), (result.answer, timing)
+    check = result.check(torch.randn_like(x), gradients=True)
+    assert check.right, str(check)
+
+
 def test_wrong_options_are_told_before_anything_is_made(tmp_path: Path) -> None:
     norm, x = Norm(8), torch.randn(2, 8)
     norm.forward = torch.no_grad()(norm.forward)  # type: ignore[method-assign]
