@@ -7,6 +7,7 @@ import math
 import re
 
 from tritonsmith.author.analyst import analyze
+from tritonsmith.author.backward import add_backward, refuse_backward
 from tritonsmith.author.book import BOOK, Match, explain_refusal, list_matches, match, match_recipe
 from tritonsmith.author.compiler.plan import RegionPlan
 from tritonsmith.author.compiler.reading.choices import SETTING
@@ -54,7 +55,7 @@ class RecipeAuthor:
         if rounds:
             options = _list_different(recipe, settings, rounds + 1, found, brief)
             settings = options[rounds % len(options)]
-        return _write_draft(recipe, found, settings, f"{recipe.name} {recipe.describes}")
+        return _write_draft(recipe, found, settings, f"{recipe.name} {recipe.describes}", brief)
 
     async def repair(self, brief: Brief) -> Draft | None:
         """Smaller tiles for what does not fit, more exact products for what is inaccurate, a recipe of the next level for what works
@@ -72,18 +73,18 @@ class RecipeAuthor:
             for changed in _shrink(recipe, settings, found):
                 changed = recipe.complete(found.plan, changed, brief.hardware)
                 if _is_new(recipe, changed, brief):
-                    return _write_draft(recipe, found, changed, f"{need}: {_describe_change(settings, changed)}")
+                    return _write_draft(recipe, found, changed, f"{need}: {_describe_change(settings, changed)}", brief)
         if status is Status.INACCURATE:
             repeated = _repeats_error(attempt, brief)
             why = "the same error with other products" if repeated else "not accurate enough"
             for exact in _list_sharper(recipe, settings)[-1 if repeated else 0 :][:1]:
                 if recipe.fits(found.plan, exact, brief.hardware) and _is_new(recipe, exact, brief):
-                    return _write_draft(recipe, found, exact, f"{why}: {_describe_change(settings, exact)}")
+                    return _write_draft(recipe, found, exact, f"{why}: {_describe_change(settings, exact)}", brief)
         if status is Status.OK:
             for better in found.recipes:
                 settings = _default_settings(better, found, brief)
                 if better.level > recipe.level and _is_new(better, settings, brief):
-                    return _write_draft(better, found, settings, f"{better.name} {better.describes}")
+                    return _write_draft(better, found, settings, f"{better.name} {better.describes}", brief)
             return None
         return _fall_back(recipe, found, brief)
 
@@ -112,7 +113,9 @@ class RecipeAuthor:
         if recipe is None or found is None:
             return None
         settings = _default_settings(recipe, found, brief) | brief.analysis.settings
-        return _write_draft(recipe, found, settings, brief.analysis.optimisation_method) if _is_new(recipe, settings, brief) else None
+        if not _is_new(recipe, settings, brief):
+            return None
+        return _write_draft(recipe, found, settings, brief.analysis.optimisation_method, brief)
 
     async def tune(self, brief: Brief) -> tuple[Draft, ...]:
         """Other values of the stage's tunables, all else as in `brief.current`; nothing that the history has seen."""
@@ -122,7 +125,8 @@ class RecipeAuthor:
             return ()
         current = dict(attempt.candidate.settings)
         variants = [changed for changed in _list_variants(recipe, current, brief.stage, found, brief) if _is_new(recipe, changed, brief)]
-        return tuple(_write_draft(recipe, found, changed, _describe_change(current, changed)) for changed in variants[:_MAX_VARIANTS])
+        chosen = variants[:_MAX_VARIANTS]
+        return tuple(_write_draft(recipe, found, changed, _describe_change(current, changed), brief) for changed in chosen)
 
 
 def _find_match(name: str, cut: str, brief: Brief) -> Match | None:
@@ -171,7 +175,7 @@ def _fall_back(recipe: Recipe, found: Match, brief: Brief) -> Draft | None:
     for other, its in [*plainer, *((one.recipes[0], one) for one in others)]:
         settings = _default_settings(other, its, brief)
         if all(attempt.candidate.recipe != other.name for attempt in brief.history) and _is_new(other, settings, brief):
-            return _write_draft(other, its, settings, f"{recipe.name} fails here; {other.name} {other.describes}")
+            return _write_draft(other, its, settings, f"{recipe.name} fails here; {other.name} {other.describes}", brief)
     return None
 
 
@@ -182,6 +186,8 @@ def _match_or_refuse(task: Task, facts: TaskFacts, hardware: Hardware) -> Match:
             f"{task.path}: the built-in author has no recipe for {explain_refusal(task, facts, hardware)}; "
             "docs/recipes.md lists what it can; ask a model instead: --model openai:NAME [--base-url URL]"
         )
+    if why_not := refuse_backward(task):
+        raise AuthorError(f"{task.path}: the built-in author cannot run the original's operations again for gradients, since {why_not}")
     return found
 
 
@@ -192,10 +198,13 @@ def _default_settings(recipe: Recipe, found: Match, brief: Brief) -> Settings:
     return settings | {SETTING: cut} if cut else settings
 
 
-def _write_draft(recipe: Recipe, found: Match, settings: Settings, rationale: str) -> Draft:
+def _write_draft(recipe: Recipe, found: Match, settings: Settings, rationale: str, brief: Brief) -> Draft:
     if found.plan.calls:
         rationale = f"{rationale}; PyTorch does {', '.join(found.plan.calls)}"
-    return Draft(source=recipe.render(found.plan, settings), rationale=rationale, recipe=recipe.name, settings=settings)
+    if brief.task.backward:
+        rationale = f"{rationale}; backward runs the original's operations again"
+    text = add_backward(recipe.render(found.plan, settings), brief.task, brief.facts)
+    return Draft(source=text, rationale=rationale, recipe=recipe.name, settings=settings)
 
 
 def _list_variants(recipe: Recipe, current: Settings, stage: Stage, found: Match, brief: Brief) -> list[Settings]:

@@ -5,11 +5,14 @@ from __future__ import annotations
 import ast
 import textwrap
 from collections.abc import Mapping
+from pathlib import Path
 
 from tritonsmith.author.builder import keep_needed, strip
 from tritonsmith.evaluator.tasks.declarations import assigned_names
 from tritonsmith.evaluator.texts.source.parse import parse
 
+TEMPLATES = Path(__file__).parent
+"""Where the pieces of text lie that run it again for gradients."""
 BUILD_WHOLE = "build_whole_reference"
 """Name of the function."""
 

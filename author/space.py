@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Protocol
 
+from tritonsmith.author.backward import add_backward
 from tritonsmith.author.book import Match, match_recipe
 from tritonsmith.author.recipe import Recipe, Settings
 from tritonsmith.evaluator.schema import Stage, TaskFacts
@@ -98,7 +99,8 @@ class RecipeSpace:
             return None
         text = self._recipe.render(self._found.plan, settings)
         extra = {name: value for name, value in settings.items() if name in self._extras}
-        return read_space(text).write(extra) if extra else text
+        whole = read_space(text).write(extra) if extra else text
+        return whole and add_backward(whole, self._brief.task, self._brief.facts)
 
 
 def space_of(brief: Brief) -> TuningSpace:

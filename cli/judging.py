@@ -39,11 +39,13 @@ class JudgingSettings:
     sandbox: SandboxChoice = SandboxChoice.AUTO
     mode: ModeChoice | None = None
     baselines: BaselinesChoice = BaselinesChoice.FOUR
+    backward: bool = False
 
     def load(self, present: bool) -> Task:
         """The task; `auto` is the full size on a card and a small one without. Raises TaskError."""
         size = choose_load_size(self.size.value, present)
-        return load_task(find_task_file(self.task), size, parse_overrides(self.overrides), self.precision.value, self.mode)
+        overrides, backward = parse_overrides(self.overrides), self.backward or None
+        return load_task(find_task_file(self.task), size, overrides, self.precision.value, self.mode, backward)
 
 
 def refuse(source: str, settings: JudgingSettings, profile: str) -> Verdict | None:

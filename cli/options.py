@@ -116,6 +116,9 @@ PrecisionOption = Annotated[
     PrecisionChoice,
     typer.Option(help="How exact results must be: as fp32, near it (split), as TF32, as 16 bit; auto: by the task's types."),
 ]
+BackwardOption = Annotated[
+    bool, typer.Option("--backward", help="Judge gradients too, and time forward and backward together; default: the file's BACKWARD.")
+]
 ModeOption = Annotated[
     ModeChoice | None, typer.Option(help="What the module is put into: eval or train; default: the file's MODE, else eval.")
 ]

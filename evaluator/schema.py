@@ -62,6 +62,7 @@ class Task(Record):
     precision: PrecisionClass = PrecisionClass.IEEE
     asked: bool = False  # whether a user chose the class; else `ieee` stands for the one that follows from its types
     mode: Literal["eval", "train"] = "eval"
+    backward: bool = False  # whether gradients are judged too, and forward and backward are timed together
     reads: TaskReads | None = None  # what its process read besides the file; None before it was described
     sized: str = ""  # what was done about the size, in one line; empty at the file's own size
     meant: dict[str, SizeValue] | None = None  # overrides of the size that kernels are for, where this one is smaller
@@ -69,9 +70,9 @@ class Task(Record):
 
     @property
     def sha(self) -> str:
-        """Content address of source, size overrides, precision and, where there is any, another mode and what else is read."""
+        """Content address of source, size overrides, precision and, where there is any, another mode, gradients and what else is read."""
         key = self.reads.key if self.reads is not None else ""
-        more = *([FIT] * (self.size == FIT)), *([self.mode] * (self.mode != "eval")), *([key] * bool(key))
+        more = *([FIT] * (self.size == FIT)), *([self.mode] * (self.mode != "eval")), *(["backward"] * self.backward), *([key] * bool(key))
         return text_sha(repr((self.source, sorted(self.overrides.items()), self.precision.value, *more)))
 
 
@@ -167,6 +168,10 @@ class Candidate(Record):
     settings: dict[str, int | float | bool | str] = Field(default_factory=dict)
     """Values of the recipe's tunables, where a recipe wrote it."""
     replaces: str | None = None  # an autotuned candidate whose place it takes with plain constants, unless it is clearly slower
+
+
+FORWARD_AND_BACKWARD = "forward and backward"
+"""What one call is in the environment of a verdict about a task with BACKWARD."""
 
 
 class Status(StrEnum):

@@ -41,15 +41,10 @@ async def optimize_async(
 
     from tritonsmith.graph.run import optimize_async as run_async  # noqa: PLC0415 - LangGraph is slow to load
 
-    if backward:
-        raise UsageError(
-            "backward=True is not available: gradients go through the original module, which is right but no faster; "
-            "result.check(inputs, gradients=True) compares them"
-        )
     folder = Path(out) if out is not None else _name_folder(module)
     _require_new(folder)
     config, models = _settle(str(folder / TASK_FOLDER / "task.py"), folder, model, budget, options)
-    await asyncio.to_thread(_bring, module, inputs, folder / TASK_FOLDER, mode, shapes, init)
+    await asyncio.to_thread(_bring, module, inputs, folder / TASK_FOLDER, mode, shapes, init, backward)
     with choose_listener(progress, sys.stderr) as listen:
         try:
             summary = await run_async(config, models=models, evaluator=evaluator, on_event=listen)
@@ -73,7 +68,8 @@ def optimize(module: nn.Module, inputs: Any, **options: Any) -> Result:
         budget: limits of the run: a number of candidates, or a dict such as `{"candidates": 20, "seconds": 600}`.
         out: a new folder for everything that the run leaves behind; default `runs/<class>-<time>`.
         progress: whether to tell what happens, in a notebook and on a terminal; or a function that hears every event.
-        backward: whether the kernel shall compute gradients too; not available.
+        backward: whether gradients are judged too, and forward and backward are timed together. Without it gradients come
+            from the original module.
         evaluator: who judges; None for this machine. One that is passed in stays open.
         options: further settings of a run, such as `target="h200"`, `seeds=4`, `policy="greedy"`, `precision="tf32"`.
 
@@ -91,10 +87,10 @@ def optimize(module: nn.Module, inputs: Any, **options: Any) -> Result:
     return run_to_completion(optimize_async(module, inputs, **options))
 
 
-def _bring(module: nn.Module, inputs: Any, folder: Path, mode: str, shapes: Any, init: Any) -> None:
+def _bring(module: nn.Module, inputs: Any, folder: Path, mode: str, shapes: Any, init: Any, backward: bool) -> None:
     from tritonsmith.modules.bringing.bring import bring  # noqa: PLC0415 - it loads torch
 
-    bring(module, inputs, folder, mode=mode, shapes=shapes, init=init)
+    bring(module, inputs, folder, mode=mode, shapes=shapes, init=init, backward=backward)
 
 
 def _name_folder(module: object) -> Path:
@@ -114,7 +110,7 @@ def _settle(task: str, folder: Path, model: Any, budget: Any, options: dict[str,
     from tritonsmith.graph.runs.config import RunConfig, models_of  # noqa: PLC0415
     from tritonsmith.graph.state import Budget  # noqa: PLC0415
 
-    known = set(RunConfig.model_fields) - {"task", "out", "model", "budget", "mode"}
+    known = set(RunConfig.model_fields) - {"task", "out", "model", "budget", "mode", "backward"}
     if unknown := sorted(set(options) - known):
         raise UsageError(
             f"optimize() knows no option {', '.join(unknown)}; the options are {', '.join(sorted(known))}"

@@ -40,7 +40,8 @@ def tell_of_module(error: UsageError, task: Path | str, name: str) -> UsageError
 
 
 def bring_named(
-    word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str, shapes: str | None = None
+    word: str, folder: Path, *, inputs: str | None, init: str | None, mode: str, shapes: str | None = None,
+    backward: bool = False,
 ) -> tuple[Path, str]:
     """The task file of a named module, and why it was not exported (empty where it was). Raises UsageError.
 
@@ -51,8 +52,10 @@ def bring_named(
         init: arguments of its constructor.
         mode: `eval` or `train`.
         shapes: other sizes that the kernel must be right at, such as `batch=1..64, length=128`.
+        backward: whether gradients are judged too.
     """
-    asked = {"word": word, "folder": str(folder), "inputs": inputs, "init": init, "mode": mode, "shapes": shapes}
+    asked: dict[str, object] = {"word": word, "folder": str(folder), "inputs": inputs, "init": init, "mode": mode, "shapes": shapes}
+    asked["backward"] = backward
     done = subprocess.run(
         [sys.executable, "-m", "tritonsmith.modules.bringing"],
         input=json.dumps(asked),

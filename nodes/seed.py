@@ -1,9 +1,10 @@
 """seed: the first kernel of a branch."""
 
+from tritonsmith.author.backward import add_backward, refuse_backward
 from tritonsmith.evaluator.caller.questions.compiler_seed import write_seed_with
 from tritonsmith.evaluator.errors import InfrastructureError, TaskError
 from tritonsmith.evaluator.protocol import CompilerSeed
-from tritonsmith.evaluator.schema import Stage, Task
+from tritonsmith.evaluator.schema import Stage, Task, TaskFacts
 from tritonsmith.evaluator.tasks.files import declared_shapes
 from tritonsmith.graph.context import Context
 from tritonsmith.graph.state import BranchState, Update
@@ -18,7 +19,7 @@ async def seed(state: BranchState, runtime: NodeRuntime) -> Update:
     cid = next_id(state.get("candidates", {}), state["branch"])
     context = context_of(runtime)
     if context.seed_from and state.get("index") == context.branches - 1:
-        answer = _ask_compiler(context, state["task"])
+        answer = _ask_compiler(context, state["task"], state["facts"])
     else:
         answer = context.author.seed(await brief_for(state, runtime))
     draft, usage = await ask(f"{cid}-seed", answer, state, runtime)
@@ -28,7 +29,7 @@ async def seed(state: BranchState, runtime: NodeRuntime) -> Update:
     return {"candidates": {cid: candidate}, "current": cid, "usage": usage, "repairs": 0, "optimized": False, "exhausted": False}
 
 
-async def _ask_compiler(context: Context, task: Task) -> Draft:
+async def _ask_compiler(context: Context, task: Task, facts: TaskFacts) -> Draft:
     """The compiler's own kernels as a draft. Raises AuthorError where there are none that stand alone, or that fit every size."""
     way_out = "drop the option, or let an author write more seeds (--seeds)"
     if declared_shapes(task):
@@ -36,10 +37,13 @@ async def _ask_compiler(context: Context, task: Task) -> Draft:
             f"--seed-from {context.seed_from}: the compiler's kernels are made for one size, and {task.path} declares other ones (SHAPES) "
             f"at which the winner must be right too; leave SHAPES out, {way_out}"
         )
+    if why_not := refuse_backward(task):
+        raise AuthorError(f"--seed-from {context.seed_from}: its kernels have no backward, and {why_not}; {way_out}")
     try:
         seed = await write_seed_with(context.evaluator, task)
     except (TaskError, InfrastructureError) as error:
         seed = CompilerSeed(reason=str(error))
     if not seed.text:
         raise AuthorError(f"--seed-from {context.seed_from}: {seed.reason}; {way_out}")
-    return Draft(source=seed.text, rationale=f"{str(context.seed_from).capitalize()}'s own kernels", author=str(context.seed_from))
+    text = add_backward(seed.text, task, facts)
+    return Draft(source=text, rationale=f"{str(context.seed_from).capitalize()}'s own kernels", author=str(context.seed_from))

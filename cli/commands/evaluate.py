@@ -6,6 +6,7 @@ from typing import Annotated, Any
 import typer
 
 from tritonsmith.cli.options import (
+    BackwardOption,
     BaselinesChoice,
     BaselinesOption,
     JsonOption,
@@ -50,6 +51,7 @@ def evaluate(
     set_: SetOption = None,
     precision: PrecisionOption = PrecisionChoice.AUTO,
     mode: ModeOption = None,
+    backward: BackwardOption = False,
     sandbox: SandboxOption = SandboxChoice.AUTO,
     baselines: BaselinesOption = BaselinesChoice.FOUR,
     samples: SamplesOption = None,
@@ -68,7 +70,7 @@ def evaluate(
         if not as_json:
             _show(paths[number] if several else "", answer)
 
-    settings = JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox, mode, baselines)
+    settings = JudgingSettings(task, target, size, tuple(set_ or ()), precision, sandbox, mode, baselines, backward)
     judge_each(list(texts.values()), settings, profile.value, Path(samples) if samples else None, tell)
     in_order = {path: answers[path] for path in paths}
     if as_json:

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tritonsmith.cli.options import (
+    BackwardOption,
     JsonOption,
     ModeOption,
     PrecisionChoice,
@@ -26,13 +27,15 @@ def lint(
     set_: SetOption = None,
     precision: PrecisionOption = PrecisionChoice.AUTO,
     mode: ModeOption = None,
+    backward: BackwardOption = False,
     as_json: JsonOption = False,
 ) -> None:
     """Say whether zeros, a constant, an old result or a rounded one would pass as TASK's answer; exit code 1 when one would."""
     from tritonsmith.cli.judging import JudgingSettings
     from tritonsmith.evaluator.caller.questions.lint import lint_task
 
-    loaded = JudgingSettings(task, size=size, overrides=tuple(set_ or ()), precision=precision, mode=mode).load(present=False)
+    settings = JudgingSettings(task, size=size, overrides=tuple(set_ or ()), precision=precision, mode=mode, backward=backward)
+    loaded = settings.load(present=False)
     with err.status("Linting ..."):
         report = lint_task(loaded)
     if as_json:

@@ -10,6 +10,7 @@ import typer
 
 from tritonsmith.cli.options import (
     AllowOption,
+    BackwardOption,
     BaselinesChoice,
     BaselinesOption,
     ClaimsOption,
@@ -173,6 +174,7 @@ def optimize(
     set_: SetOption = None,
     precision: PrecisionOption = PrecisionChoice.AUTO,
     mode: ModeOption = None,
+    backward: BackwardOption = False,
     sandbox: SandboxOption = SandboxChoice.AUTO,
     baselines: BaselinesOption = BaselinesChoice.FOUR,
     allow: AllowOption = Allow.HYBRID,
@@ -198,7 +200,7 @@ def optimize(
         "model": model, "base_url": base_url, "analyst_model": analyst_model, "repair_model": repair_model, "key_env": key_env,
         "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, **name_evaluator(evaluator),
         "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "claims_from": claims_from, "seeds": seeds,
-        "target": target,
+        "target": target, "backward": backward or None,
         "sandbox": sandbox.value, "devices": devices, "judges": judges, "confirm": confirm.value, "fresh": fresh, "allow": allow,
         "baselines": baselines.value, "seed_from": seed_from and seed_from.value, "budget": budget_of(
             candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
@@ -207,7 +209,7 @@ def optimize(
     about_task, limits = TaskOptions.of(size, set_, precision, mode), {"parallel": parallel, "model_calls": model_calls}
     if len(tasks) == 1 and names_module(tasks[0]):
         out_folder = out_folder or str(name_folder(None, name_of(tasks[0])))
-        file = _bring_in(tasks[0], Path(out_folder), inputs, init, about_task.mode or "eval", shapes)
+        file = _bring_in(tasks[0], Path(out_folder), inputs, init, about_task.mode or "eval", shapes, backward=backward)
         try:
             return _optimize_task(file, common, about_task, out_folder, must_be_faster=fail_unless_faster, as_json=as_json)
         except UsageError as error:
@@ -239,11 +241,11 @@ class TaskOptions:
         )  # fmt: skip
 
 
-def _bring_in(word: str, out_folder: Path, inputs: str | None, init: str | None, mode: str, shapes: str | None) -> str:
+def _bring_in(word: str, out_folder: Path, inputs: str | None, init: str | None, mode: str, shapes: str | None, *, backward: bool) -> str:
     """The task file of a named module, below the run's folder. Raises UsageError."""
     if out_folder.exists() and (not out_folder.is_dir() or any(out_folder.iterdir())):
         raise UsageError(f"--out {out_folder}: the folder is not empty; name a new one, so that no earlier result is overwritten")
-    task, reason = bring_named(word, out_folder / TASK_FOLDER, inputs=inputs, init=init, mode=mode, shapes=shapes)
+    task, reason = bring_named(word, out_folder / TASK_FOLDER, inputs=inputs, init=init, mode=mode, shapes=shapes, backward=backward)
     if reason:
         err.print(f"{word} was not exported: {reason}. Its source file is used.", markup=False, highlight=False, soft_wrap=True)
     return str(task)
@@ -262,7 +264,8 @@ def reads_as_one_task(words: list[str]) -> bool:
 def _optimize_task(
     task: str, common: dict[str, Any], read: TaskOptions, out_folder: str | None, *, must_be_faster: bool, as_json: bool
 ) -> None:
-    sketch = load_task(task, "full", read.overrides, read.precision or "auto", read.mode)  # a wrong file is told before LangGraph is loaded
+    # a wrong file is told before LangGraph is loaded
+    sketch = load_task(task, "full", read.overrides, read.precision or "auto", read.mode, common["backward"])
     from tritonsmith.cli.screen.answer import answer
     from tritonsmith.cli.screen.progress import open_progress
     from tritonsmith.graph.run import optimize as run_optimize

@@ -163,6 +163,8 @@ def _figure_lines(verdict: Verdict) -> list[str]:
         lines.append(f"precision {found.precision_class.value if found.precision_class else 'none is met'}")
         if found.fell_on:
             lines.append(f"fell on   {found.fell_on}. A caller has to have such values for the kernel to be wrong in this way")
+    if call := verdict.environment.get("call"):
+        lines.append(f"call      {call}: gradients are judged by the same rule, and all times are of both together")
     if verdict.environment.get("mode") == "train":
         lines.append("mode      train: batch statistics, and the buffers that forward updates are compared too")
     return lines

@@ -56,6 +56,8 @@ class OwnCall:
     """The reference's state_dict."""
     train: bool
     tf32: bool
+    gradients: dict[str, Any] | None = None
+    """Which gradients the call gives too, as the plan of the task says it plainly."""
 
 
 def write_call(path: Path, arguments: Iterable[Any], weights: Mapping[str, torch.Tensor], **settings: Any) -> None:

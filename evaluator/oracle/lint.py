@@ -224,7 +224,8 @@ class TaskLinter:
             spread, mean = float(values.std(correction=0)), abs(float(values.mean()))
             ratio = spread / mean if mean else math.inf
             largest, flat = float(values.abs().max()), "; it hardly varies" if ratio < _FLAT else ""
-            self.notes.append(f"output {number}: up to {largest:.3g}, standard deviation {spread:.3g}, mean {values.mean():.3g}{flat}")
+            name = self.loaded.call.name_result(number)
+            self.notes.append(f"{name}: up to {largest:.3g}, standard deviation {spread:.3g}, mean {values.mean():.3g}{flat}")
 
 
 def _describe_changes(changes: dict[str, SizeValue]) -> str:

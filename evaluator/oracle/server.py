@@ -58,7 +58,7 @@ from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.sandbox.policy import sandbox_report
 from tritonsmith.evaluator.sandbox.self_test import establish
 from tritonsmith.evaluator.sandbox.warm_start import end_warm_start, finish_warm_start, is_warm_start_begun
-from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, Hardware, Record, Status, Task, Verdict
+from tritonsmith.evaluator.schema import CORRECTNESS_ONLY, FORWARD_AND_BACKWARD, Hardware, Record, Status, Task, Verdict
 
 _CURE = "stop what else uses this card, or choose a smaller size with --set"
 _OUTPUT = re.compile(r"\boutput (\d+)\b")
@@ -152,7 +152,7 @@ class Oracle:
         task, kernel = request.task, request.kernel
         assert self._hardware is not None
         finish_warm_start()
-        judged = {"mode": task.mode, "precision": task.precision.value}
+        judged = {"mode": task.mode, "precision": task.precision.value} | ({"call": FORWARD_AND_BACKWARD} if task.backward else {})
         if request.profile == CORRECTNESS_ONLY:
             doubt = ""
             verdict = judge_other_size(

@@ -11,7 +11,6 @@ import contextlib
 import fcntl
 import os
 import re
-import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -25,13 +24,15 @@ _LOOK_SECONDS = 0.02
 _EVERYBODY = 0o666
 
 
+_LOCKS = Path("/tmp/tritonsmith-cards")  # noqa: S108 - a name that all processes of the machine know; TMPDIR is each process's own
+
+
 def lock_folder() -> Path:
-    """Where the locks of this machine's cards lie, for all users."""
-    folder = Path(tempfile.gettempdir()) / "tritonsmith-cards"
+    """Where the locks of this machine's cards and processors lie, for all users and whatever their folder for temporary files is."""
     with contextlib.suppress(FileExistsError):
-        folder.mkdir()
-        folder.chmod(0o1777)  # as the folder for temporary files itself: everybody's, and nobody removes what another made
-    return folder
+        _LOCKS.mkdir()
+        _LOCKS.chmod(0o1777)  # as the folder for temporary files itself: everybody's, and nobody removes what another made
+    return _LOCKS
 
 
 class CardLock:

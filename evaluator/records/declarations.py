@@ -34,6 +34,8 @@ class Declarations(Record):
     """SHAPES, entry by entry; a pair of whole numbers is a span."""
     mode: Literal["eval", "train"] | None = None
     """MODE; None where the file does not say it."""
+    backward: bool = False
+    """BACKWARD: whether gradients are judged and timed too."""
 
     @property
     def names(self) -> set[str]:

@@ -26,6 +26,7 @@ from tritonsmith.evaluator.processes.scrubbed import ALLOWED_ENVIRONMENT
 from tritonsmith.evaluator.reads.owners import CodeKind, kind_of
 from tritonsmith.evaluator.reads.worlds import TaskWorld, enter_world, find_contradictions
 from tritonsmith.evaluator.reference.given import list_given, load_weights
+from tritonsmith.evaluator.reference.structure import Differentiated
 from tritonsmith.evaluator.schema import SizeValue, Task
 from tritonsmith.evaluator.tasks.declarations import assigned_names
 
@@ -47,6 +48,8 @@ def list_tensors(value: Any) -> list[torch.Tensor]:
     """Tensors of a nested value (tuples, lists, dicts by sorted key, dataclasses), in a stable order; other values are left out."""
     if isinstance(value, torch.Tensor):
         return [value]
+    if isinstance(value, Differentiated):
+        return [*value.tensors, *value.gradients]
     if isinstance(value, Mapping):
         parts: Sequence[Any] = [value[key] for key in sorted(value, key=str)]
     elif isinstance(value, tuple | list):
@@ -119,7 +122,7 @@ class Reference:
         """
         arguments = self.init_inputs()
         what = f"Model({', '.join(map(_shorten, arguments))})"
-        with _use_seed(seed), torch.no_grad(), _blame_task(self.task, what, "fix __init__ or get_init_inputs"):
+        with use_seed(seed), torch.no_grad(), _blame_task(self.task, what, "fix __init__ or get_init_inputs"):
             model = self.module.Model(*arguments)  # without a graph: only then can what is computed of weights be copied
         if not isinstance(model, nn.Module):
             raise TaskError(f"{self.task.path}: Model is not a torch.nn.Module; derive it from torch.nn.Module")
@@ -150,9 +153,9 @@ class Reference:
     def _call_get_inputs(self, seed: int, device: torch.device) -> Any:
         """Drawn on the device itself, since the largest tasks hold gigabytes; on the CPU where the file insists on it."""
         if device.type != "cpu":
-            with contextlib.suppress(RuntimeError), _use_seed(seed), device:
+            with contextlib.suppress(RuntimeError), use_seed(seed), device:
                 return self.module.get_inputs()
-        with _use_seed(seed):
+        with use_seed(seed):
             return self.module.get_inputs()
 
     def forward(self, model: nn.Module, inputs: list[Any]) -> Any:
@@ -254,7 +257,8 @@ def _write_value(name: str, value: SizeValue) -> ast.expr:
 
 
 @contextlib.contextmanager
-def _use_seed(seed: int) -> Iterator[None]:
+def use_seed(seed: int) -> Iterator[None]:
+    """While open, torch draws under the seed; its own random state stays as it was."""
     devices = range(torch.cuda.device_count()) if torch.cuda.is_available() and torch.cuda.is_initialized() else ()
     with torch.random.fork_rng(devices=list(devices)):
         torch.manual_seed(seed)

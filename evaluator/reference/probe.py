@@ -22,12 +22,13 @@ from tritonsmith.evaluator.records.operator_cost import OperatorCost, TraceWay
 from tritonsmith.evaluator.reference.calls import ExecutedForward, execute_forward
 from tritonsmith.evaluator.reference.choose_size import choose_size
 from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
+from tritonsmith.evaluator.reference.gradients import DifferentiatedReference
 from tritonsmith.evaluator.reference.module import Reference, flatten, list_tensors, load_reference
 from tritonsmith.evaluator.reference.nodes import list_specs
 from tritonsmith.evaluator.reference.shapes import describe_shapes
 from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
 from tritonsmith.evaluator.reference.tables import find_tables
-from tritonsmith.evaluator.reference.trace import tensor_bytes
+from tritonsmith.evaluator.reference.trace import record_costs, tensor_bytes, trace_operators
 from tritonsmith.evaluator.reference.updates import find_updates, list_by_mode
 from tritonsmith.evaluator.reference.watch import ForwardWatch, find_class, require_fixed_shapes, require_no_chance, run_watched
 from tritonsmith.evaluator.schema import FIT, OpNode, Task, TaskFacts
@@ -104,7 +105,37 @@ def _describe_size(task: Task, seconds: float, *, checked: bool = False) -> Desc
         if checked and facts.flops <= _MOST_FLOPS and sum(cost.bytes for cost in costs) <= _MOST_BYTES:
             # fake tensors accept some calls that fail, and show no other results of a second call
             run_watched(reference, reference.build(_SEED), reference.draw_inputs(_SEED))
+    if task.backward:
+        costs = _trace_gradients(reference, seconds)
     return facts.model_copy(update={"tables": find_tables(reference, stand_in.model)}), costs
+
+
+def _trace_gradients(reference: Reference, seconds: float) -> list[OperatorCost]:
+    """What each operator of forward and backward costs; none where that cannot be had without a card. Raises TaskError."""
+    judged = DifferentiatedReference(reference)
+    try:
+        stand_in = make_stand_in(judged, _SEED)
+        with stand_in.mode:
+            return trace_operators(stand_in.model, stand_in.inputs).costs
+    except TaskError as error:
+        if not isinstance(error.__cause__, RuntimeError | NotImplementedError | TypeError):
+            raise
+    except Exception:  # noqa: BLE001, S110 - it needs values: then it runs for real
+        pass
+    judged = DifferentiatedReference(reference)
+    room = available_bytes() * _MEMORY_SHARE
+    try:
+        with limit_memory(room):
+            model, inputs = judged.build(_SEED), judged.draw_inputs(_SEED)
+            with record_costs(model, time.monotonic() + seconds) as costs:
+                model(*inputs)
+            return costs.costs
+    except TaskError as error:
+        if isinstance(error.__cause__, TimeoutError) or is_out_of_memory(error.__cause__):
+            return []
+        raise
+    except (TimeoutError, MemoryError):
+        return []
 
 
 def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadline: float = math.inf) -> Description:

@@ -50,6 +50,20 @@ class Structure:
         return cls(str(kind), str(text), tuple(map(str, names)), tuple(cls.from_plain(part, depth + 1) for part in parts))
 
 
+@dataclass
+class Differentiated:
+    """What a call of forward and backward gives."""
+
+    result: Any
+    """What forward returned, as it is."""
+    tensors: list[torch.Tensor]
+    """The tensors in it, without what autograd keeps."""
+    gradients: list[torch.Tensor]
+
+    def __deepcopy__(self, memo: Any) -> Differentiated:
+        return Differentiated(self.result, [tensor.clone() for tensor in self.tensors], [tensor.clone() for tensor in self.gradients])
+
+
 def find_shared(tensors: Sequence[torch.Tensor], others: Iterable[torch.Tensor]) -> tuple[int, ...]:
     """Numbers of the tensors that lie in the memory of others; tensors without elements lie nowhere."""
     places = {_find_memory(tensor) for tensor in others} - {0}
@@ -62,8 +76,8 @@ def _find_memory(tensor: torch.Tensor) -> int:
 
 
 def describe(value: Any) -> Structure:
-    """The structure of what a forward returned; of very many parts the first ones."""
-    return _describe(value, [_MOST_PARTS], 0)
+    """The structure of what a forward returned, without gradients; of very many parts the first ones."""
+    return _describe(value.result if isinstance(value, Differentiated) else value, [_MOST_PARTS], 0)
 
 
 def _describe(value: Any, left: list[int], depth: int) -> Structure:

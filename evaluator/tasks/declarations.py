@@ -1,4 +1,4 @@
-"""What a task file says of itself at module level: its names, SMALL, SHAPES, MODE and DOMAINS, read from its syntax tree."""
+"""What a task file says of itself at module level: its names, SMALL, SHAPES, MODE, BACKWARD and DOMAINS, read from its syntax tree."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ Span: TypeAlias = tuple[int, int]
 Shape: TypeAlias = dict[str, SizeValue]
 """One entry of a file's SHAPES: module-level names with a value, or with a span as a pair of whole numbers."""
 
-_DECLARATIONS = frozenset({"SMALL", "SHAPES", "MODE", "DOMAINS", "WEIGHTS", "INPUTS"})
+_DECLARATIONS = frozenset({"SMALL", "SHAPES", "MODE", "BACKWARD", "DOMAINS", "WEIGHTS", "INPUTS"})
 """Names that say how the task is judged, and are no sizes themselves."""
 _MODES: tuple[Mode, ...] = ("eval", "train")
 _SCOPES = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Lambda)
@@ -55,11 +55,11 @@ def parse_task(path: Path, source: str) -> ast.Module:
 
 
 def read_declarations(path: Path, source: str, tree: ast.Module) -> Declarations:
-    """What a file declares. Raises TaskError for a malformed SHAPES, DOMAINS or MODE; a malformed SMALL is a fault where it is needed."""
+    """What a file declares. Raises TaskError for a malformed SHAPES, DOMAINS, MODE or BACKWARD; SMALL is one where it is needed."""
     names = _read_literals(tree)
     shapes = _read_shapes(path, tree, names)  # a malformed declaration is said at once, not when a candidate is to be promoted
     _check_domains(path, tree)
-    mode = _read_mode(path, tree)
+    mode, backward = _read_mode(path, tree), _read_backward(path, tree)
     small, fault = None, ""
     if (node := find_assigned(tree, "SMALL")) is not None:
         try:
@@ -69,7 +69,7 @@ def read_declarations(path: Path, source: str, tree: ast.Module) -> Declarations
     values = {name: value for name, value in names.items() if _fits_in_json(value)}
     return Declarations(
         source_sha=text_sha(source), values=values, computed=tuple(name for name in names if name not in values), small=small,
-        small_fault=fault, shapes=shapes, mode=mode,
+        small_fault=fault, shapes=shapes, mode=mode, backward=backward,
     )  # fmt: skip
 
 
@@ -159,6 +159,15 @@ def _read_mode(path: Path, tree: ast.Module) -> Mode | None:
         if mode == declared:
             return mode
     raise TaskError(f'{path}, line {node.lineno}: MODE is {ast.unparse(node)}; write MODE = "eval" or MODE = "train"')
+
+
+def _read_backward(path: Path, tree: ast.Module) -> bool:
+    node = find_assigned(tree, "BACKWARD")
+    if node is None:
+        return False
+    if isinstance(node, ast.Constant) and isinstance(node.value, bool):
+        return node.value
+    raise TaskError(f"{path}, line {node.lineno}: BACKWARD is {ast.unparse(node)}; write BACKWARD = True or BACKWARD = False")
 
 
 def choose_mode(asked: str | None, declared: Mode | None) -> Mode:

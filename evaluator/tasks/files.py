@@ -34,6 +34,7 @@ def load_task(
     overrides: Mapping[str, SizeValue] | None = None,
     precision: PrecisionClass | str | None = None,
     mode: str | None = None,
+    backward: bool | None = None,
 ) -> Task:
     """The task in a file.
 
@@ -44,6 +45,7 @@ def load_task(
         overrides: values for module-level names, applied after those of the size.
         precision: the arithmetic that the reference stands for; None or `auto`: what follows from its types (`settle_task`).
         mode: `eval` or `train`; None: what the file's MODE says, else `eval`.
+        backward: whether gradients are judged and timed too; None: what the file's BACKWARD says.
     Raises:
         TaskError: one sentence that names file, line where known, and the cure.
     """
@@ -60,6 +62,7 @@ def load_task(
         precision=_precision(precision),
         asked=precision not in (None, "auto"),
         mode=choose_mode(mode, declares.mode),
+        backward=declares.backward if backward is None else backward,
         declares=declares,
     )
     return at_size(task, size, overrides)

@@ -35,6 +35,8 @@ class RunConfig(JudgeSettings):
     """The arithmetic that the task allows; None: 16-bit where the task's own types are, else ieee."""
     mode: Literal["eval", "train"] | None = None
     """What the module is put into; None: the file's MODE, else evaluation."""
+    backward: bool | None = None
+    """Whether gradients are judged and timed too; None: the file's BACKWARD."""
     model: str = "offline"
     """Who writes kernels: offline (the built-in recipes), openai:NAME, or handoff:DIR (you answer requests in files).
     Several with commas work side by side; after `turns:` they take turns."""

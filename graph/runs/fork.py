@@ -123,7 +123,7 @@ def parent_of(folder: Path, manifest: Manifest, at: str) -> Parent:
 def _refuse_what_cannot_be_repeated(folder: Path, manifest: Manifest, given: dict[str, object]) -> Task:
     """The task that the run was about. Raises UsageError where a fork could not go the same way."""
     config = manifest.config(folder)
-    task = load_task(config.task, "full", dict(config.overrides), config.precision, config.mode)
+    task = load_task(config.task, "full", dict(config.overrides), config.precision, config.mode, config.backward)
     objects = tuple(name for name, value in given.items() if value is not None)
     roles = ("model", "analyst_model", "repair_model") if given["model"] is not None else ()
     manifest.refuse_what_changed(folder, task.source, (*objects, *roles))

@@ -223,7 +223,7 @@ class Run:
 
 def _read_task(config: RunConfig) -> Task:
     """The task as its file says it, at its full size. Raises TaskError."""
-    return load_task(config.task, "full", dict(config.overrides), config.precision, config.mode)
+    return load_task(config.task, "full", dict(config.overrides), config.precision, config.mode, config.backward)
 
 
 def _size_task(config: RunConfig, sketch: Task, evaluator: Evaluator) -> Task:

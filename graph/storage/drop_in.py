@@ -7,13 +7,14 @@ from typing import Any
 
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-from tritonsmith.author.reference import write_reference
+from tritonsmith.author.reference import TEMPLATES, write_reference
 from tritonsmith.evaluator.schema import Task
 from tritonsmith.evaluator.texts.source.parse import parse
 
-_TEMPLATES = Environment(
-    loader=FileSystemLoader(Path(__file__).parent), undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False
-)  # noqa: S701 - Python text, no HTML
+_TEMPLATES = Environment(  # noqa: S701 - Python text, no HTML
+    loader=FileSystemLoader([Path(__file__).parent, TEMPLATES]),
+    undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, autoescape=False,
+)  # fmt: skip
 _KEEPS = "_version"
 """What a text reads that keeps something made of weights, and makes it again when they were written."""
 
@@ -33,7 +34,7 @@ def write_drop_in(task: Task, facts: dict[str, Any], text: str) -> str:
     names = {node.id for node in ast.walk(tree) if isinstance(node, ast.Name)} | _list_defined(tree)
     if "ModelNew" not in names:
         return ""
-    reference, why_not = write_reference(task.source, task.overrides)
+    reference, why_not = ("", "its own backward is judged") if task.backward else write_reference(task.source, task.overrides)
     part = _TEMPLATES.get_template("drop_in.py.j2").render(
         in_training=task.mode == "train",
         by_mode=tuple(facts.get("by_mode") or ()),
@@ -43,6 +44,7 @@ def write_drop_in(task: Task, facts: dict[str, Any], text: str) -> str:
         tied=dict(facts.get("tied") or {}),
         frozen=tuple(facts.get("frozen") or ()),
         reference=reference,
+        own_backward=task.backward,
         why_not=why_not,
         keeps=_KEEPS in text,
         modules="".join(f"{name}, " for name in _list_modules(tree)),

@@ -12,7 +12,7 @@ _VERSIONS = ("torch", "triton", "python", "tritonsmith")
 """Versions that a reader may want to have the same, most telling first."""
 
 
-def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, mode: str, target: str) -> list[str]:
+def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, mode: str, target: str, backward: bool = False) -> list[str]:
     """Lines that say for what a kernel is proven, and on what.
 
     Args:
@@ -21,6 +21,7 @@ def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, m
         precision: class that the task asks for.
         mode: what the module was put into.
         target: name of the card that the figures are for.
+        backward: whether gradients were judged too.
     """
     inputs = [_describe_input(spec) for spec in facts.get("inputs") or ()]
     given = ", ".join(inputs) or "the task's own inputs"
@@ -28,8 +29,10 @@ def describe_proof(verdict: Verdict, facts: dict[str, Any], *, precision: str, m
     other = verdict.environment.get("audit", {}).get("other sizes")
     beyond = f"{other}, out of those that the task allows" if other else "none was tried; what the kernel is not made for, it should refuse"
     updates = f"; it updates {', '.join(facts['updates'])}, compared after each call" if facts.get("updates") else ""
+    gradients = "; its gradients too, and times are of forward and backward together" if backward else ""
+    more = f"{describe_mode(mode)}{updates}{gradients}"
     return [
-        f"proven for: {_write_call(facts)} on {given}{returns}; {_describe_class(verdict, precision)}; {describe_mode(mode)}{updates}",
+        f"proven for: {_write_call(facts)} on {given}{returns}; {_describe_class(verdict, precision)}; {more}",
         f"proven on: {_describe_place(verdict, target)}",
         f"other sizes: {beyond}",
     ]
@@ -68,10 +71,12 @@ def describe_use(facts: dict[str, Any], text: str, mode: str = "eval") -> list[s
     ]
 
 
-def describe_form(timing: Timing, facts: dict[str, Any]) -> list[str]:
+def describe_form(timing: Timing, facts: dict[str, Any], *, backward: bool = False) -> list[str]:
     """Lines that say in which form a kernel was measured, and how to have that form; none where it was called launch by launch."""
     if not timing.form_words:
         return []
+    if backward:
+        return [f"{timing.form_words}: forward and torch.autograd.grad are captured in one graph"]
     names = [f"x{number}" for number, spec in enumerate(facts.get("inputs") or ()) if spec is not None]
     names = ["x"] if len(names) == 1 else names
     call = ", ".join(names) or "*inputs"

@@ -37,12 +37,13 @@ class Kept(Record):
         return f"keep your module; its fastest form here is {self.words}{factor} ({self.ms:.3g} ms{among})"
 
 
-def keep_module(timing: Timing, facts: dict[str, Any]) -> Kept | None:
+def keep_module(timing: Timing, facts: dict[str, Any], *, backward: bool = False) -> Kept | None:
     """What to keep, from a timing that has the module's baselines; None where there is none of them.
 
     Args:
         timing: measured; of a kernel, or of a copy of the module.
         facts: of the task, as a summary holds them: the code names its inputs.
+        backward: whether forward and backward were timed together.
     """
     if not timing.baselines_ms:
         return None
@@ -50,16 +51,17 @@ def keep_module(timing: Timing, facts: dict[str, Any]) -> Kept | None:
     ms, eager = timing.baselines_ms[form], timing.baselines_ms.get(EAGER)
     return Kept(
         form=form, words=_name_form(form), ms=ms, eager=eager / ms if eager else None, among=len(timing.baselines_ms),
-        code=write_form(form, facts),
+        code=write_form(form, facts, backward=backward),
     )  # fmt: skip
 
 
-def write_form(form: str, facts: dict[str, Any]) -> tuple[str, ...]:
+def write_form(form: str, facts: dict[str, Any], *, backward: bool = False) -> tuple[str, ...]:
     """Lines that give a form of the module.
 
     Args:
         form: a baseline's name.
         facts: of the task, as a summary holds them.
+        backward: whether forward and backward were timed together.
 
     Example:
         >>> write_form("compile", {"inputs": [{}]})
@@ -68,6 +70,8 @@ def write_form(form: str, facts: dict[str, Any]) -> tuple[str, ...]:
     names = [f"x{number}" for number in range(len(facts.get("inputs") or ()))]
     call = ", ".join(["x"] if len(names) == 1 else names) or "*inputs"
     mode = find_compile_mode(form)
+    if backward:
+        return _write_with_backward(form, mode, call)
     if mode:
         given = "" if mode == "default" else f', mode="{mode}"'
         return f"fast = torch.compile(model{given})", "with torch.no_grad():", f"    y = fast({call})"
@@ -80,6 +84,23 @@ def write_form(form: str, facts: dict[str, Any]) -> tuple[str, ...]:
         f"with torch.no_grad(), torch.cuda.stream(side): [model({call}) for _ in range(3)]",
         f"with torch.no_grad(), torch.cuda.graph(graph): y = model({call})",
         f"{fill}{'; ' * bool(fill)}graph.replay()  # y has the new result until the next replay",
+    )
+
+
+def _write_with_backward(form: str, mode: str, call: str) -> tuple[str, ...]:
+    """The same for forward and backward together: `wanted` are the inputs and parameters, `g` is the gradient of the result."""
+    backward = "found = torch.autograd.grad(y, wanted, g)"
+    if mode:
+        given = "" if mode == "default" else f', mode="{mode}"'
+        return f"fast = torch.compile(model{given})", f"y = fast({call})", backward
+    if form != GRAPH:
+        return f"y = model({call})", backward
+    both = f"y = model({call}); {backward}"
+    return (
+        "graph, side = torch.cuda.CUDAGraph(), torch.cuda.Stream()",
+        f"for _ in range(3):\n    with torch.cuda.stream(side): {both}",
+        f"with torch.cuda.graph(graph): {both}",
+        "graph.replay()  # y and found have new values until the next replay",
     )
 
 

@@ -157,6 +157,8 @@ class Summary(Record):
     """The task's own size and those that it declares, where it declares some and there is a kernel."""
     precision: str = ""
     mode: str = "eval"
+    backward: bool = False
+    """Whether gradients were judged too, and forward and backward timed together."""
     """What the module was put into: evaluation or training."""
     target: str = ""
     """Name of the card that the figures are for."""
@@ -236,7 +238,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         model=model,
         winner=winner,
         behind=behind,
-        kept=keep_module(seen, told) if seen is not None else None,
+        kept=keep_module(seen, told, backward=task.backward) if seen is not None else None,
         unwritten=state.get("unwritten", ""),
         regions=state.get("regions", ()),
         library_ms=time_library_calls(state.get("regions", ()), best.verdict if best else None),
@@ -254,6 +256,7 @@ def summarize(state: State, *, policy: str, model: str, target: str, seconds: fl
         sizes=list_sizes(task, winner.verdict if winner else None),
         precision=task.precision.value,
         mode=task.mode,
+        backward=task.backward,
         target=target,
         kind=best.verdict.timing.kind.value if best and best.verdict.timing else None,
         seconds=round(seconds, 3),
@@ -284,10 +287,13 @@ def write_best(summary: Summary, store: Store, task: Task) -> Path | None:
         *([f"it reaches {timing.floor.words}: {timing.kind.value}"] if timing.floor else []),
         "confirmed in fresh processes with the strict profile" if winner.confirmed else "NOT confirmed: the run ended before",
         f"candidate {winner.id} ({winner.stage}), author {winner.author or summary.model}, policy {summary.policy}",
-        *describe_proof(winner.verdict, summary.task_facts, precision=summary.precision, mode=summary.mode, target=summary.target),
+        *describe_proof(
+            winner.verdict, summary.task_facts, precision=summary.precision, mode=summary.mode, target=summary.target,
+            backward=summary.backward,
+        ),
         *describe_scores(summary.sizes),
         *describe_use(summary.task_facts, text, summary.mode),
-        *describe_form(timing, summary.task_facts),
+        *describe_form(timing, summary.task_facts, backward=summary.backward),
     ]
     path = store.root / "best.py"
     put_text(path, "".join(f"# {line}\n" for line in lines) + "\n" + text + write_drop_in(task, summary.task_facts, text))

@@ -24,6 +24,7 @@ def main() -> int:
             mode=asked["mode"],
             shapes=read_sizes(asked["shapes"]),
             init=read_init(asked["init"]) if asked["init"] else None,
+            backward=asked["backward"],
         )
     except UsageError as error:
         return _tell(str(error), answer)

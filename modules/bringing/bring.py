@@ -26,6 +26,7 @@ from tritonsmith.modules.bringing.check import (
     run_task_model,
 )
 from tritonsmith.modules.bringing.export import NotExported, export_module
+from tritonsmith.modules.bringing.gradients import compare_gradients, declare_backward, find_gradients
 from tritonsmith.modules.bringing.shapes import (
     FAILS,
     choose_example,
@@ -67,8 +68,9 @@ class Brought:
 
 
 def bring(
-    module: nn.Module, inputs: Any, folder: Path, *, mode: str = "eval", shapes: Any = None, init: Any = None
-) -> Brought:
+    module: nn.Module, inputs: Any, folder: Path, *, mode: str = "eval", shapes: Any = None, init: Any = None,
+    backward: bool = False,
+) -> Brought:  # fmt: skip
     """Write a module down as a task.
 
     Args:
@@ -78,6 +80,7 @@ def bring(
         mode: `eval` or `train`: what the module is put into while it is looked at.
         shapes: other sizes; see `read_shapes`.
         init: arguments of the class's constructor, for a module that cannot be exported.
+        backward: whether the task asks for gradients too.
     Raises:
         UsageError: one sentence; nothing is written then.
     """
@@ -92,11 +95,14 @@ def bring(
             result, wanted = call_module(module, *call)
         require_no_shared_writes(module, *call)
         require_repeatable(module, *call, wanted)
+        gradients = find_gradients(module, *call) if backward else None
         for other in list_other_calls(shapes):
             call_module(module, *other)
         reason, files = "", dict[str, str]()
         try:
             written = _write_exported(module, call, wanted, shapes)
+            if gradients is not None and (fault := compare_gradients(written, module, gradients)):
+                raise NotExported(f"what was written of it gives {fault}")
         except NotExported as error:
             reason = str(error)
             if shapes:
@@ -105,14 +111,15 @@ def bring(
                 ) from error
             written, files = write_from_source(module, *call, result, init, reason)
             with _beside(files, folder):
-                if fault := _compare(written, wanted, module):
+                fault = _compare(written, wanted, module)
+                if fault or (gradients is not None and (fault := compare_gradients(written, module, gradients))):
                     raise UsageError(
                         f"{type(module).__name__} cannot be exported: {reason}; its class made anew gives {fault}; check init="
                     ) from error
                 written = _settle_source(written, module, reason)
     written.signature.to_bytes()  # before anything is written
     folder.mkdir(parents=True, exist_ok=True)
-    write_folder(folder, written)
+    write_folder(folder, declare_backward(written) if backward else written)
     _write_files(folder, files)
     return Brought(folder, written.signature, "source" if reason else "export", reason, written.sizes)
 

@@ -92,7 +92,10 @@ class DropIn:
         lines.append(
             "runs the original for other inputs, under autocast, inside torch.func transforms and torch.export"
         )
-        lines.append("gradients are the original's")
+        if self.kernel.has_own_backward:
+            lines.append("gradients are the kernel's own, judged with it; under torch.compile and dispatch modes they are the original's")
+        else:
+            lines.append("gradients are the original's" + (", and were judged with the kernel" if proof.backward else ""))
         return "\n".join(lines)
 
     def save(self, folder: str | Path, name: str | None = None) -> Path:

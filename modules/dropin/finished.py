@@ -96,7 +96,7 @@ def read_summary(folder: Path) -> Summary:
 def _read_settings(folder: Path) -> dict[str, Any]:
     """Size and mode of the task in a run. Raises UsageError."""
     settings = read_manifest(folder).config(folder)
-    return {"size": settings.size or "full", "overrides": settings.overrides, "mode": settings.mode}
+    return {"size": settings.size or "full", "overrides": settings.overrides, "mode": settings.mode, "backward": settings.backward}
 
 
 def _was_right_elsewhere(summary: Summary) -> bool:
@@ -110,13 +110,13 @@ def _write_proof(summary: Summary, cases: Sequence[Case]) -> Proof:
     facts, verdict = summary.task_facts, summary.winner.verdict
     card = next((card for card in CARDS.values() if card.name == summary.target), None)
     words = describe_proof(
-        verdict, facts, precision=summary.precision, mode=summary.mode, target=summary.target
+        verdict, facts, precision=summary.precision, mode=summary.mode, target=summary.target, backward=summary.backward
     )
     words += describe_scores(summary.sizes)
     return Proof(
         cases=tuple(cases), capability=str(card.capability) if card else "", training=summary.mode == "train",
         by_mode=tuple(facts.get("by_mode") or ()), updates=tuple(facts.get("updates") or ()), precision=summary.precision,
-        words=tuple(words),
+        backward=summary.backward, words=tuple(words),
     )  # fmt: skip
 
 

@@ -61,7 +61,7 @@ _TICKS = re.compile("^`{3,}", re.MULTILINE)
 _NUMBER = re.compile(r"\d+")
 _DIGITS = 12
 """Digits to which numbers in names are filled up, so that they sort by value."""
-_NOT_SHOWN = ("SMALL", "SHAPES", "MODE")
+_NOT_SHOWN = ("SMALL", "SHAPES", "MODE", "BACKWARD")
 """Names of a task file that say how it is checked."""
 _NAMES_SHOWN = 40
 """Parameters listed one by one; the rest is counted."""

@@ -318,3 +318,37 @@ def test_what_cannot_be_brought_in_is_said_in_one_sentence(name: str, tmp_path: 
     with pytest.raises(UsageError, match=said) as told:
         bring(module, inputs, tmp_path / "task", **options)
     assert "\n" not in str(told.value) and not (tmp_path / "task").exists()
+
+
+class Half(nn.Module):
+    """Its first layer is outside autograd, which an export does not keep."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.first, self.second = nn.Linear(8, 4), nn.Linear(4, 4)
+
+    def forward(self, x: torch.Tensor) -> torch.Tensor:
+        with torch.no_grad():
+            states = self.first(x)
+        return self.second(states)
+
+
+def test_a_task_with_gradients_has_those_of_the_module(tmp_path: Path) -> None:
+    brought = bring(nn.Linear(8, 4), x2, tmp_path / "whole", backward=True)
+    assert brought.way == "export" and load_task(brought.task).backward
+    brought = bring(Half(), x2, tmp_path / "half", backward=True)
+    assert brought.way == "source" and "a gradient of input 0" in brought.reason and load_task(brought.task).backward
+
+
+@pytest.mark.parametrize(
+    ("forward", "said"),
+    [
+        (lambda x: x.argmax(-1), "whole numbers alone"),
+        (lambda x: x.detach() * 2.0, "detaches what it returns"),
+        (lambda x: x.mul_(2.0), "in-place operation"),
+    ],
+)
+def test_a_module_without_gradients_is_refused(forward: Any, said: str, tmp_path: Path) -> None:
+    with pytest.raises(UsageError, match=said) as refused:
+        bring(Apply(forward), x2, tmp_path / "task", backward=True)
+    assert "leave backward=True out" in str(refused.value) and not (tmp_path / "task").exists()

@@ -60,13 +60,13 @@ class Three(One):
         return {"sum": y.sum(-1), "same": x, "signs": (y > 0).long()}
 
 
-def make_drop_in(original: nn.Module, body: str) -> tuple[nn.Module, list[bool]]:
+def make_drop_in(original: nn.Module, body: str, *, judged: bool = False) -> tuple[nn.Module, list[bool]]:
     """A drop-in for float64 at 1 to 8 rows, and a list that grows with each run of its kernel."""
     original.double()
     shape = (("rows", 1, 0), 4)
     kernel = Kernel(
         type(original).__name__, _TEXT.format(body=body), (), form_of_values(original, [torch.randn(3, 4).double()]),
-        Proof((Case((TensorCase("float64", shape),), {"rows": (1, 8)}),)), {"weight": "weight", "bias": "bias"},
+        Proof((Case((TensorCase("float64", shape),), {"rows": (1, 8)}),), backward=judged), {"weight": "weight", "bias": "bias"},
         config=describe_config(original),
     )  # fmt: skip
     vars(kernel)["is_interpreted"] = True  # so that it is taken on a CPU
@@ -94,6 +94,17 @@ def test_an_eager_call_with_gradients_runs_the_kernel(kind: type[nn.Module], bod
     calls.clear()
     torch.testing.assert_close(take_gradients(faster, x), take_gradients(original, x))
     assert calls == [False]  # the kernel ran once, and what it does itself is not recorded
+    assert engine_of(faster).told == set()
+
+
+def test_gradients_that_were_judged_are_the_kernel_s_own(x: torch.Tensor) -> None:
+    original = One()
+    faster, calls = make_drop_in(original, _ONE, judged=True)
+    calls.clear()
+    torch.testing.assert_close(take_gradients(faster, x), take_gradients(original, x))
+    assert calls == [True]  # autograd follows what the kernel does itself
+    with pytest.raises(RuntimeError, match="gradients of gradients are asked for"):
+        torch.autograd.grad(faster(x).sum(), x, create_graph=True)
     assert engine_of(faster).told == set()
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import subprocess
 import sys
 from pathlib import Path
 from types import ModuleType
@@ -143,6 +144,17 @@ def test_a_process_of_its_own_brings_a_named_module_in(tmp_path: Path) -> None:
     assert task.is_file() and reason == "" and (task.parent / "signature.pkl").is_file()
     with pytest.raises(UsageError, match="give its arguments with --init"):
         bring_named(word, tmp_path / "other", inputs=None, init=None, mode="eval")
+
+
+@pytest.mark.slow
+def test_the_command_refuses_gradients_that_there_are_not(tmp_path: Path) -> None:
+    (tmp_path / "net.py").write_text(
+        "import torch\nfrom torch import nn\n\nclass Net(nn.Module):\n    def forward(self, x): return x.argmax(-1)\n"
+    )
+    words = ["optimize", f"{tmp_path}/net.py:Net", "--inputs", "float32[3,8]", "--backward", "--out", str(tmp_path / "run")]
+    done = subprocess.run([str(Path(sys.executable).with_name("tritonsmith")), *words], capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and "returns whole numbers alone, which have no gradient" in done.stderr  # noqa: PLR2004 - a wrong use
+    assert "Traceback" not in done.stderr and not (tmp_path / "run" / "summary.json").exists()
 
 
 def test_the_command_says_what_is_wrong_and_leaves_nothing(

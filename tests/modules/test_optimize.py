@@ -99,11 +99,39 @@ def test_larger_modules_become_kernels(module: nn.Module, tmp_path: Path) -> Non
     assert result.answer.startswith("right") and result.best is not None
 
 
+@pytest.mark.slow
+def test_gradients_are_judged_where_they_are_asked_for(tmp_path: Path) -> None:
+    result = tritonsmith.optimize(
+        Norm(16), torch.randn(4, 16), backward=True, out=tmp_path / "run", progress=False, **SETTINGS
+    )
+    assert result.answer.startswith("right") and result.summary.backward and result.best is not None
+    assert "BACKWARD = True" in (result.task / "task.py").read_text()
+    assert result.summary.winner is not None
+    assert result.summary.winner.verdict.environment["call"] == "forward and backward"
+    text = result.best.read_text()
+    assert "its gradients too, and times are of forward and backward together" in text
+    assert "class ModelNew(ForwardByKernels)" in text and "gradients are the original's, and were judged" in result.report
+    assert result.check(torch.randn(4, 16), gradients=True).right
+
+
+@pytest.mark.gpu
+def test_gradients_are_judged_on_a_card_and_the_drop_in_trains(tmp_path: Path) -> None:
+    module, x = GatedMLP(256, 512).cuda(), torch.randn(512, 256, device="cuda")
+    settings = SETTINGS | {"target": "auto", "claims_from": 0}
+    result = tritonsmith.optimize(module, x, backward=True, out=tmp_path / "run", progress=False, **settings)
+    assert result.best is not None, result.answer
+    timing = result.summary.winner and result.summary.winner.verdict.timing
+    assert timing and {"eager", "compile"} <= set(timing.baselines_ms), (result.answer, timing)
+    check = result.check(torch.randn_like(x), gradients=True)
+    assert check.right, str(check)
+
+
 def test_wrong_options_are_told_before_anything_is_made(tmp_path: Path) -> None:
     norm, x = Norm(8), torch.randn(2, 8)
+    norm.forward = torch.no_grad()(norm.forward)  # type: ignore[method-assign]
     for options, said in (
         ({"speed": 3}, "knows no option speed"),
-        ({"backward": True}, "gradients go through the original"),
+        ({"backward": True}, "has a gradient: it runs under no_grad"),
         ({"budget": {"candidates": 0}}, "cannot be used"),
     ):
         with pytest.raises(UsageError, match=said):

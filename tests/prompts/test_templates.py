@@ -209,6 +209,13 @@ def test_16_bits_of_its_own_and_training_mode_are_told():
     assert "Mode:" not in prompt_for("seed", brief()).text and 'MODE = "train"' not in text
 
 
+def test_gradients_are_told_where_they_are_asked_for():
+    task = Task(name="t", path="t", source="BACKWARD = True\nclass Model: ...", backward=True)
+    text = prompt_for("seed", brief(task=task)).text
+    assert "Gradients: one call is forward and backward" in text and "the original's operations again" in text
+    assert "Gradients:" not in prompt_for("seed", brief()).text and "BACKWARD" not in text
+
+
 def test_sizes_that_only_the_checks_know_are_not_told():
     source = "SMALL = {'n': 4}\nn = 8\nSHAPES = [\n    {'n': 9081},\n]\n\nclass Model: ...\n"
     text = prompt_for("seed", brief(task=Task(name="t", path="t", source=source))).text

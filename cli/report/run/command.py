@@ -32,6 +32,8 @@ def reproduce(files: RunFiles) -> tuple[str, str]:
         value = config.get(name, defaults[name])
         if value is not None and str(value) != str(defaults[name]):
             words += [option, _shorten_path(value) if name in _PATHS else _plain(value)]
+    if config.get("backward"):
+        words.append("--backward")
     if config.get("target", "auto") != "auto":
         words += ["--target", str(config["target"])]
     if isinstance(config.get("spool"), str):

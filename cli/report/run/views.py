@@ -285,6 +285,8 @@ def _timing_facts(verdict: Verdict) -> list[tuple[str, str]]:
         reached = found.precision_class.value if found.precision_class else "none is met"
         errors = f"error {found.err_vs_oracle:.1e} of the float64 oracle, the reference's own {found.reference_err_vs_oracle:.1e}"
         facts.append(("Precision", f"{reached}; {errors}"))
+    if call := verdict.environment.get("call"):
+        facts.append(("One call", f"{call}, timed together; gradients are judged by the same rule"))
     facts.append(("Mode", describe_mode(str(verdict.environment.get("mode", "eval")))))
     return facts
 

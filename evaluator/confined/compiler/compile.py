@@ -18,9 +18,11 @@ from tritonsmith.evaluator.channel.slots import fill_slots, spec_bytes, tensor_a
 from tritonsmith.evaluator.confined.compiler.launches import LaunchRecorder, LaunchRefused
 from tritonsmith.evaluator.confined.runner.candidate import import_candidate
 from tritonsmith.evaluator.confined.runner.faults import keep_ends
+from tritonsmith.evaluator.confined.runner.gradients import bind_call
 from tritonsmith.evaluator.confined.stand_ins.cuda import FakeCuda
 from tritonsmith.evaluator.confined.stand_ins.operators import ClearUnwritten, TorchOpCounter, clear, make_zeros
 from tritonsmith.evaluator.confined.stand_ins.untyped import driver
+from tritonsmith.evaluator.reference.gradients import GradientPlan
 from tritonsmith.evaluator.schema import Status, TensorSpec
 
 _LONGEST_MESSAGE = 4000
@@ -60,13 +62,14 @@ def _run_forward(module: Any, request: dict[str, Any], recorder: LaunchRecorder,
         model = module.ModelNew(*request["init"]).cuda().train(request.get("train", False))
     for parameter in model.parameters():  # which nothing has loaded
         clear(parameter)
+    forward = bind_call(model, GradientPlan.from_plain(asked) if (asked := request.get("gradients")) else None)
     first, second = ([make_argument(spec) for spec in request["inputs"]] for _ in range(2))
     with recorder.recording():
         with TorchOpCounter():
-            model(*first)
+            forward(*first)
         recorder.forget_launches()  # work done once, such as packing weights, is no part of a forward
         with counter:
-            model(*second)
+            forward(*second)
 
 
 def examine(candidate: Path, target: str, request: dict[str, Any]) -> dict[str, Any]:

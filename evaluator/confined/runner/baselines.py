@@ -14,6 +14,7 @@ from torch import nn
 from tritonsmith.evaluator.channel.doorbell import AUTOTUNED_BASELINES, BASELINES, find_compile_mode
 from tritonsmith.evaluator.confined.runner.captured import list_tensor_attributes
 from tritonsmith.evaluator.confined.runner.tuning import settle_tuning
+from tritonsmith.evaluator.reference.gradients import GradientPlan, allow_backward, run_with_gradients
 from tritonsmith.evaluator.reference.module import flatten, load_reference
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import UpdatedBuffers
@@ -26,6 +27,7 @@ _MOST_COMPILED = 16
 """Compiled forms of one forward. Four modes with and without TF32 are eight, torch's own limit, beyond which it silently runs eagerly."""
 
 Forward = Callable[..., Any]
+Widening = Callable[[Forward], Forward]
 
 
 class TensorAttributes:
@@ -64,17 +66,19 @@ class Baselines:
         build: numbers of the modes to build at once; one that cannot be built says so at its first call.
         updates: buffers whose values after a call are its last outputs.
         frugal: whether memory that building took is given back to the card.
+        gradients: what a call gives besides: it is forward and backward then.
     """
 
     def __init__(
         self, task: Task, weights: str, arguments: list[Any], build: Sequence[int] = (), updates: Sequence[str] = (), *,
-        frugal: bool = False,
+        frugal: bool = False, gradients: GradientPlan | None = None,
     ) -> None:  # fmt: skip
         self._model = load_reference(task).build(0).cuda()
+        self._widen = _bind_widening(self._model, gradients)
         self._arguments = arguments
         self._forwards: dict[int, Forward] = {}
         self._mode = -1
-        self._forward: Forward = self._model
+        self._forward: Forward = self._widen(self._model)
         self._failed: dict[int, Exception] = {}
         self._buffers = UpdatedBuffers(self._model, updates)
         self._attributes = TensorAttributes(self._model)
@@ -115,7 +119,7 @@ class Baselines:
             self._attributes.switch(mode)
             if is_new := mode not in self._forwards:
                 self._called = True  # a graph is captured after some forwards
-                self._forwards[mode] = _BUILDERS[BASELINES[mode // 2]](self._model, self._arguments)
+                self._forwards[mode] = _BUILDERS[BASELINES[mode // 2]](self._model, self._arguments, self._widen)
             self._mode, self._forward = mode, self._forwards[mode]
         self.set_back()
         self._called = True
@@ -137,22 +141,33 @@ class Baselines:
         return {}, None
 
 
-def _run_eagerly(model: nn.Module, arguments: list[Any]) -> Forward:
-    return model
+def _bind_widening(model: nn.Module, gradients: GradientPlan | None) -> Widening:
+    """What makes forward and backward of a form of the model's forward; the forward itself where no gradients are asked for."""
+    if gradients is None:
+        return lambda forward: forward
+    allow_backward(model)
+    held = dict(model.named_parameters())
+    parameters = [[held[names[0]]] for names in gradients.parameters]
+    return lambda forward: lambda *arguments: run_with_gradients(forward, arguments, gradients, parameters)
 
 
-def _capture_graph(model: nn.Module, arguments: list[Any]) -> Forward:
+def _run_eagerly(model: nn.Module, arguments: list[Any], widen: Widening) -> Forward:
+    return widen(model)
+
+
+def _capture_graph(model: nn.Module, arguments: list[Any], widen: Widening) -> Forward:
+    call = widen(model)
     side = torch.cuda.Stream()
     side.wait_stream(torch.cuda.current_stream())
     with torch.cuda.stream(side):
         for _ in range(_WARMUP):
-            model(*arguments)
+            call(*arguments)
     torch.cuda.current_stream().wait_stream(side)
     graph = torch.cuda.CUDAGraph()
     # A forward that writes an attribute in place and then puts another tensor there: replays write to the first one, so it must live on.
     state = [place[name] for place, name in list_tensor_attributes(model)]
     with torch.cuda.graph(graph):
-        result = model(*arguments)
+        result = call(*arguments)
 
     def replay(*_: Any, _state: Any = state) -> Any:
         graph.replay()
@@ -161,14 +176,14 @@ def _capture_graph(model: nn.Module, arguments: list[Any]) -> Forward:
     return replay
 
 
-def _compile(model: nn.Module, arguments: list[Any], mode: str) -> Forward:
+def _compile(model: nn.Module, arguments: list[Any], widen: Widening, mode: str) -> Forward:
     settle_tuning()
     compiled: Forward = torch.compile(model, mode=mode)
     torch._dynamo.config.recompile_limit = _MOST_COMPILED
-    return compiled
+    return widen(compiled)
 
 
-_BUILDERS: dict[str, Callable[[nn.Module, list[Any]], Forward]] = {
+_BUILDERS: dict[str, Callable[[nn.Module, list[Any], Widening], Forward]] = {
     name: partial(_compile, mode=mode) for name in BASELINES if (mode := find_compile_mode(name))
 } | {"eager": _run_eagerly, "cuda_graph": _capture_graph}
 """How the forward of each baseline is made from the model and the arguments that stay in their slots."""

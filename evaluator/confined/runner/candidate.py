@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import importlib.util
 import sys
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Literal, Protocol
@@ -16,8 +17,10 @@ from tritonsmith.evaluator.channel.report import ForwardReport, fold_launches
 from tritonsmith.evaluator.channel.slots import open_block
 from tritonsmith.evaluator.confined.runner.captured import CapturedForward
 from tritonsmith.evaluator.confined.runner.faults import CandidateFault
+from tritonsmith.evaluator.confined.runner.gradients import bind_call
 from tritonsmith.evaluator.confined.runner.weights import transfer_weights
 from tritonsmith.evaluator.confined.stand_ins.operators import TorchOpCounter
+from tritonsmith.evaluator.reference.gradients import GradientPlan
 from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.reference.updates import UpdatedBuffers
 from tritonsmith.evaluator.schema import Hardware, Status
@@ -76,11 +79,13 @@ def open_candidate(
 
 @dataclass(frozen=True)
 class StateOfCalls:
-    """The mode of a module, and the buffers that its forward updates."""
+    """The mode of a module, the buffers that its forward updates, and what else a call gives."""
 
     train: bool = False
     updates: tuple[str, ...] = ()
     """The reference's names."""
+    gradients: GradientPlan | None = None
+    """The gradients that a call gives too."""
 
 
 class _Candidate:
@@ -95,6 +100,7 @@ class _Candidate:
         self._state = state
         self._buffers: UpdatedBuffers | None = None
         self.returned: Any = None
+        self._forward: Callable[..., Any] = self.model
         self._called = False
         """Whether a call has left something in the buffers."""
         self.load_weights(weights)
@@ -104,6 +110,7 @@ class _Candidate:
 
     def load_weights(self, path: Path) -> None:
         names = transfer_weights(self.model, torch.load(path, weights_only=True, map_location="cpu"))
+        self._forward = bind_call(self.model, self._state.gradients)
         if self._state.updates:
             self._buffers = UpdatedBuffers(self.model, [names[name] for name in self._state.updates])
 
@@ -111,11 +118,11 @@ class _Candidate:
         """What forward returns, taken apart, then the buffers as it leaves them."""
         self.returned = None  # else the card would hold two results during the call
         if self._buffers is None:
-            self.returned = result = self.model(*arguments)
+            self.returned = result = self._forward(*arguments)
             return flatten(result)
         self.set_back()
         self._called = True
-        self.returned = result = self.model(*arguments)
+        self.returned = result = self._forward(*arguments)
         return [*flatten(result), *self._buffers.read()]
 
     def set_back(self) -> None:

@@ -26,6 +26,7 @@ from tritonsmith.evaluator.confined.runner.baselines import Baselines
 from tritonsmith.evaluator.confined.runner.earlier import EarlierResult
 from tritonsmith.evaluator.confined.runner.faults import CandidateFault, classify
 from tritonsmith.evaluator.processes.lines import send_line
+from tritonsmith.evaluator.reference.gradients import GradientPlan
 from tritonsmith.evaluator.reference.module import flatten
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.structure import describe
@@ -71,6 +72,7 @@ class RunnerServer:
         self.outputs = self.layout.views(slots.open_block(config["outputs"]), self.layout.outputs)
         self.arguments: list[Any] = []
         self._result: Any = None
+        self._gradients = GradientPlan.from_plain(config["gradients"]) if config["gradients"] else None
         self._clocked = False
         self._earlier = EarlierResult()
         # Torch lets cuDNN use TF32 by default: a library call inside a candidate gets the class that the task asks for.
@@ -87,19 +89,20 @@ class RunnerServer:
         tensors = flatten(result)
         wanted = self.layout.outputs
         if len(tensors) != len(wanted):
-            buffers = len(self.config["updates"])
+            buffers = len(self.config["updates"]) + (len(self._gradients.names) if self._gradients else 0)
             given = len(tensors) - buffers
             wrong = f"forward returned {given} tensor{'s' * (given != 1)}, the reference returns {len(wanted) - buffers}"
             raise CandidateFault(Status.WRONG_SHAPE, wrong)
         for number, (tensor, slot, spec) in enumerate(zip(tensors, self.outputs, wanted, strict=True)):
+            what = self._gradients.name_result(number) if self._gradients else f"output {number}"
             if not self._is_plain(tensor):
                 name = self._type(tensor).__name__
-                raise CandidateFault(Status.WRONG_SHAPE, f"output {number} is a {name}, return a plain torch.Tensor")
+                raise CandidateFault(Status.WRONG_SHAPE, f"{what} is a {name}, return a plain torch.Tensor")
             if tuple(tensor.shape) != spec.shape or tensor.dtype != slot.dtype:
                 own = slots.spec_of(tensor)
                 raise CandidateFault(
                     Status.WRONG_SHAPE,
-                    f"output {number} is {own.dtype}{list(own.shape)}, the reference returns {spec.dtype}{list(spec.shape)}",
+                    f"{what} is {own.dtype}{list(own.shape)}, the reference returns {spec.dtype}{list(spec.shape)}",
                 )
             self._copy(slot, tensor)
 
@@ -135,7 +138,9 @@ class RunnerServer:
         if self.config["role"] == "reference":
             task, config = Task.model_validate(self.config["task"]), self.config
             weights, build, updates, frugal = (config[name] for name in ("weights", "build", "updates", "frugal"))
-            self.subject: candidate.Subject | Baselines = Baselines(task, weights, self.arguments, build, updates, frugal=frugal)
+            self.subject: candidate.Subject | Baselines = Baselines(
+                task, weights, self.arguments, build, updates, frugal=frugal, gradients=self._gradients
+            )
         else:
             if self.config["code"]:
                 with contextlib.suppress(OSError, ValueError):  # then this process compiles
@@ -143,7 +148,7 @@ class RunnerServer:
             self.subject = candidate.open_candidate(
                 Path(self.config["source"]), pickle.loads(Path(self.config["init"]).read_bytes()), Path(self.config["weights"]),
                 Hardware.model_validate(self.config["hardware"]), cuda=self.cuda, trace=self.config["trace"],
-                state=candidate.StateOfCalls(self.config["train"], tuple(self.config["updates"])),
+                state=candidate.StateOfCalls(self.config["train"], tuple(self.config["updates"]), self._gradients),
             )  # fmt: skip
         gc.freeze()
         if self.cuda:

@@ -14,6 +14,7 @@ from typing import Any
 import torch
 import torch.backends.cudnn
 from torch import nn
+from torch.autograd.function import BackwardCFunction
 from torch.overrides import TorchFunctionMode
 
 from tritonsmith.evaluator.schema import Hardware
@@ -65,11 +66,24 @@ class FakeCuda(TorchFunctionMode):
         return func(*args, **kwargs)
 
     def __enter__(self) -> FakeCuda:
-        for owner, name, value in _list_replacements(self.hardware):
+        for owner, name, value in (*_list_replacements(self.hardware), (BackwardCFunction, "apply", self._bind_backward())):
             self._saved.append((owner, name, getattr(owner, name, None)))
             setattr(owner, name, value)
         super().__enter__()
         return self
+
+    def _bind_backward(self) -> Callable[..., Any]:
+        """How autograd calls a backward that is written in Python: with this mode, which autograd leaves out there."""
+        run = BackwardCFunction.apply
+
+        def apply(node: Any, *gradients: Any) -> Any:
+            TorchFunctionMode.__enter__(self)
+            try:
+                return run(node, *gradients)
+            finally:
+                TorchFunctionMode.__exit__(self, None, None, None)
+
+        return apply
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None) -> None:
         super().__exit__(kind, error, trace)

@@ -195,8 +195,8 @@ class _DispatchCounter(TorchDispatchMode):
 
 
 def is_recurrent(func: Any, args: Any, kwargs: Any) -> bool:
-    """Whether this is a call of torch.gru, lstm or rnn on a padded batch."""
-    known = getattr(func, "__name__", "") in RECURRENT and not kwargs and len(args) == 9
+    """Whether this is a call of torch.gru, lstm or rnn on a padded batch; not where backward will use what it computes on the way."""
+    known = not torch.is_grad_enabled() and getattr(func, "__name__", "") in RECURRENT and not kwargs and len(args) == 9
     return known and isinstance(args[0], torch.Tensor) and not isinstance(args[3], list | tuple)
 
 

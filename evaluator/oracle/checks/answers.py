@@ -51,6 +51,10 @@ class Answers:
         self._whole = loaded.oracle(tensors) if self._batch is None else []
         self._undecided: dict[PrecisionClass, Undecided] = {}
 
+    def name_result(self, number: int) -> str:
+        """What messages call a result."""
+        return self._loaded.call.name_result(number)
+
     def measure(self, got: Sequence[torch.Tensor]) -> ErrorStats:
         """The error of these outputs."""
         meter = ErrorMeter(got)

@@ -23,7 +23,6 @@ from tritonsmith.evaluator.oracle.checks.memory import OraclePlace
 from tritonsmith.evaluator.oracle.checks.trials import TrialLog, fresh_call
 from tritonsmith.evaluator.oracle.handles.runner import RunnerFault, RunnerHandle
 from tritonsmith.evaluator.processes.steps import STEPS
-from tritonsmith.evaluator.reference.updates import run_forward
 from tritonsmith.evaluator.schema import Status
 
 _MEANT = frozenset(
@@ -85,7 +84,7 @@ def asks_for_corners(loaded: LoadedTask) -> bool:
         return False
     watch = _MeaningWatch()
     with torch.no_grad(), watch:
-        run_forward(loaded.model, loaded.fill_arguments(tensors), ())
+        loaded.call.run_plain(loaded.model, loaded.fill_arguments(tensors))
     return watch.meant
 
 
@@ -98,14 +97,17 @@ def check_corners(log: TrialLog, runner: RunnerHandle, profile: str, timeout: fl
     if profile != "strict" or not asks_for_corners(loaded):
         return
     STEPS.note("infinities, zeros and NaN")
-    tensors = put_corners(loaded.draw("signed"), fresh_seed())
+    drawn = loaded.draw("signed")
+    count = loaded.call.own_inputs
+    tensors = [*put_corners(drawn[:count], fresh_seed()), *drawn[count:]]
     got = fresh_call(loaded, runner, tensors, _IN_TURN, timeout)
     loaded.place(loaded.draw("own"))  # what calls forward next, to look at it or to record it, has usual inputs
     try:
         wanted = _find_decided(loaded, tensors)
     except UNDEFINED:
         return  # no answer is right or wrong where the reference has none
-    for number, (result, (classes, decided)) in enumerate(zip(got, wanted, strict=True)):
+    last = loaded.call.count_outputs(len(got))  # a gradient of a corner goes by how backward is written
+    for number, (result, (classes, decided)) in enumerate(zip(got[:last], wanted[:last], strict=True)):
         wrong = decided & (classify(result).to(classes.device) != classes)
         if bool(wrong.any()):
             lost = not bool((wrong & (classes != _NOT_A_NUMBER)).any())

@@ -25,6 +25,7 @@ from tritonsmith.evaluator.oracle.checks.arithmetic import Arithmetic
 from tritonsmith.evaluator.oracle.checks.batch import Batch
 from tritonsmith.evaluator.oracle.checks.domains import find_domains
 from tritonsmith.evaluator.oracle.checks.inputs import map_to_unit_range
+from tritonsmith.evaluator.oracle.checks.judged_call import JudgedCall
 from tritonsmith.evaluator.oracle.checks.measure import equal_bits
 from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, OraclePlace
 from tritonsmith.evaluator.oracle.checks.written import find_written, name_inputs
@@ -33,8 +34,8 @@ from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetu
 from tritonsmith.evaluator.processes.card_lock import CardUse
 from tritonsmith.evaluator.reference.draws import DrawWatch
 from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
-from tritonsmith.evaluator.reference.given import fit_inputs, inputs_fit, read_inputs
-from tritonsmith.evaluator.reference.module import load_reference
+from tritonsmith.evaluator.reference.given import inputs_fit, read_inputs
+from tritonsmith.evaluator.reference.gradients import load_judged
 from tritonsmith.evaluator.reference.number_types import stand_for
 from tritonsmith.evaluator.reference.precision import set_tf32
 from tritonsmith.evaluator.reference.updates import run_forward
@@ -108,7 +109,7 @@ class LoadedTask:
         self.task = task
         self.hardware = hardware
         self.device = device
-        self.reference = load_reference(task)
+        self.reference = load_judged(task)
         self.pool = pool
         self.plan: MemoryPlan = ROOMY
         self.batch: Batch | None = None  # how the task is taken apart, where its plan wants that
@@ -117,8 +118,9 @@ class LoadedTask:
         folder.chmod(0o755)
         with DrawWatch() as draws:
             arguments = self.reference.draw_inputs(fresh_seed(), device)
+        self.call = JudgedCall.of(self.reference, device, arguments)
         self._given = read_inputs(task)
-        self.has_real = inputs_fit(self._given, [one for one in arguments if isinstance(one, torch.Tensor)])
+        self.has_real = inputs_fit(self._given, [one for one in arguments if isinstance(one, torch.Tensor)][: self.call.own_inputs])
         self.is_tensor = [isinstance(argument, torch.Tensor) for argument in arguments]
         self.plain = [None if isinstance(argument, torch.Tensor) else argument for argument in arguments]
         self.weights_path = folder / "weights.pt"
@@ -134,7 +136,7 @@ class LoadedTask:
         self.updates = shown.updates  # names of the buffers whose values after a call are its last outputs
         self.structure, self.lent, self.decides = shown.structure, shown.lent, shown.decides  # see `WatchedForward`
         self.written = find_written(tensors, before, versions)  # numbers of inputs whose values after a call are results too
-        self.input_names = name_inputs(self.model, self.is_tensor)
+        self.input_names = name_inputs(self.model, self.is_tensor, self.call.plan)
         self.task = task = in_found_class(task, shown.precision)
         self.arithmetic = Arithmetic.of(task.precision, shown.precision, (*tensors, *self.model.state_dict().values(), *shown.outputs))
         self.in_unit_range = _refuses_other_ranges(self, before)  # what floating inputs are brought into
@@ -151,6 +153,7 @@ class LoadedTask:
         self.setup = RunnerSetup(
             device, self.layout, init_path, arguments_path, self.weights_path, hardware, self.block, self.arithmetic.tf32,
             train=task.mode == "train", updates=self.updates, written=self.written, orders=tuple(map(read_order, shown.outputs)),
+            gradients=self.call.plan,
         )  # fmt: skip
         self.mark: Path | None = None  # a file that exists while something is measured
         self.card = CardUse()  # shared with other oracles while the task is loaded, compiled and checked
@@ -212,7 +215,7 @@ class LoadedTask:
         """Fresh tensors for the slots: `own` by the task's get_inputs, other kinds as `inputs.KINDS` has them, in the same shapes."""
         own = [argument for argument in self.reference.draw_inputs(fresh_seed(), self.device) if isinstance(argument, torch.Tensor)]
         if kind == "real" and self._given is not None:
-            return fit_inputs(self._given, own)
+            return self.call.fit_given(self._given, own)
         drawn = self.domains.redraw(kind, own, fresh_seed())
         return map_to_unit_range(drawn, own) if self.in_unit_range and kind != "own" else drawn
 
@@ -314,6 +317,7 @@ def write_own_call(loaded: LoadedTask) -> Path:
     """A file with one call as it comes, for processes in which a candidate runs by itself; drawn anew each time."""
     path = loaded.weights_path.with_name("call.pt")
     settings = {"init": loaded.reference.init_inputs(), "train": loaded.task.mode == "train", "tf32": loaded.arithmetic.tf32}
+    settings["gradients"] = loaded.call.as_plain()
     write_call(path, loaded.fill_arguments(loaded.draw("own")), loaded.model.state_dict(), **settings)
     return path
 
@@ -321,6 +325,7 @@ def write_own_call(loaded: LoadedTask) -> Path:
 def _list_compile_arguments(loaded: LoadedTask) -> dict[str, Any]:
     specs = [spec if spec.strides or spec.offset else (spec.shape, spec.dtype) for spec in loaded.layout.inputs]
     asked = {"overrides": {}, "train": loaded.task.mode == "train", "tf32": loaded.arithmetic.tf32}
+    asked["gradients"] = loaded.call.as_plain()
     return asked | {"init": loaded.reference.init_inputs(), "inputs": loaded.fill_arguments(specs)}
 
 

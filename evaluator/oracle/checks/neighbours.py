@@ -68,8 +68,8 @@ def _require_new(log: TrialLog, judged: int, before: list[torch.Tensor], now: li
     worst = worst_trial(wrong, asked).candidate
     number, index = worst.worst_tensor, worst.worst_index
     if bool((before[number][index] == now[number][index]).all()):
-        raise RunnerFault(Status.INACCURATE, _KEPT.format(f"output {number} at index {list(index)}"))
-    raise RunnerFault(Status.INACCURATE, describe_error(wrong, asked))
+        raise RunnerFault(Status.INACCURATE, _KEPT.format(f"{log.loaded.call.name_result(number)} at index {list(index)}"))
+    raise RunnerFault(Status.INACCURATE, describe_error(wrong, asked, log.loaded.call.name_result))
 
 
 @contextlib.contextmanager

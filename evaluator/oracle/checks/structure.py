@@ -94,7 +94,8 @@ class StructureCheck:
         pairs = list(pair_parts(given, self._loaded.structure))
         if problem := find_difference(pairs):
             raise RunnerFault(Status.WRONG_SHAPE, problem)
-        self._shared = [number for number in in_arguments if number not in self._loaded.lent]
+        given_on = self._loaded.call.list_given_on(self._loaded.lent)
+        self._shared = [number for number in in_arguments if number not in given_on]
         self._numbers = [pair for pair in pairs if pair[2].kind in NUMBERS]
 
     def keep(self, got: list[torch.Tensor]) -> None:
@@ -102,7 +103,8 @@ class StructureCheck:
         if self._shared:
             raise RunnerFault(
                 Status.INACCURATE,
-                f"output {self._shared[0]} is an argument of forward, or a view of it; the reference returns a tensor of its own: "
+                f"{self._loaded.call.name_result(self._shared[0])} is an argument of forward, or a view of it; "
+                "the reference returns a tensor of its own: "
                 "return a copy",
             )
         if self._calls == self._watched:
@@ -126,7 +128,8 @@ class StructureCheck:
             if is_held and not equal_bits(kept, then):
                 raise RunnerFault(
                     Status.INACCURATE,
-                    f"output {number} of one call is overwritten by {_NEXT if self._calls == self._watched + 1 else _A_LATER}: "
+                    f"{self._loaded.call.name_result(number)} of one call is overwritten by "
+                    f"{_NEXT if self._calls == self._watched + 1 else _A_LATER}: "
                     "return memory of its own from each call",
                 )
         runner.poison_secretly()

@@ -77,11 +77,15 @@ class TrialLog:
         """Raises RunnerFault(inaccurate) with the worst place when the class asked for is not reached."""
         if accepted(reached_class(self.trials), self.loaded.task.precision):
             return
-        raise RunnerFault(Status.INACCURATE, describe_error(self.trials, self.loaded.task.precision))
+        raise RunnerFault(Status.INACCURATE, describe_error(self.trials, self.loaded.task.precision, self.loaded.call.name_result))
 
 
-def describe_error(trials: list[Trial], asked: PrecisionClass) -> str:
-    """What is wrong in words: where and how much; for hidden inputs only where."""
+def describe_error(trials: list[Trial], asked: PrecisionClass, name: Callable[[int], str] = "output {}".format) -> str:
+    """What is wrong in words: where and how much; for hidden inputs only where. `name` gives what a result is called by its number."""
+    return re.sub(r"\boutput (\d+)", lambda found: name(int(found[1])), _describe(trials, asked))
+
+
+def _describe(trials: list[Trial], asked: PrecisionClass) -> str:
     trial = worst_trial(trials, asked)
     worst, own = trial.candidate, trial.own(asked)
     place = f"output {worst.worst_tensor} at index {list(worst.worst_index)}"

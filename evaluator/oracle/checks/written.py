@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Sequence
 
 import torch
 from torch import nn
 
 from tritonsmith.evaluator.oracle.checks.measure import cut_boxes, equal_bits
+from tritonsmith.evaluator.reference.gradients import GradientPlan, name_arguments
 
 _ROUNDINGS = 4.0
 """An element that the reference leaves as it is may come out so many units of its type's rounding away: honest code may compute it."""
@@ -23,12 +23,10 @@ def find_written(tensors: Sequence[torch.Tensor], before: Sequence[torch.Tensor]
     return tuple(number for number, (tensor, old, version) in pairs if tensor._version != version or not equal_bits(tensor, old))
 
 
-def name_inputs(model: nn.Module, is_tensor: Sequence[bool]) -> tuple[str, ...]:
-    """How messages name each tensor that forward gets: its number among them, and its name in forward."""
-    names: list[str] = []
-    for parameter in inspect.signature(model.forward).parameters.values():
-        several = parameter.kind is inspect.Parameter.VAR_POSITIONAL
-        names += [f"{parameter.name}[{place}]" for place in range(len(is_tensor) - len(names))] if several else [parameter.name]
+def name_inputs(model: nn.Module, is_tensor: Sequence[bool], gradients: GradientPlan | None = None) -> tuple[str, ...]:
+    """How messages name each tensor that a call gets: its number among them, and its name in forward; cotangents come last."""
+    names = name_arguments(model, gradients.arguments if gradients else len(is_tensor))
+    names += [f"the gradient of output {number}" for number in gradients.outputs] if gradients else []
     given = [name for name, tensor in zip(names, is_tensor, strict=False) if tensor]
     return tuple(f"input {number} ({name})" for number, name in enumerate(given))
 

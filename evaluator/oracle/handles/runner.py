@@ -20,6 +20,7 @@ from tritonsmith.evaluator.errors import StatusFault
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.oracle.handles.process import IMPORT_SECONDS, LAST_BREATH_SECONDS, RunnerProcess
 from tritonsmith.evaluator.processes.lines import send_line
+from tritonsmith.evaluator.reference.gradients import GradientPlan
 from tritonsmith.evaluator.schema import Hardware, Status
 
 _POLL_SECONDS = 0.02
@@ -55,6 +56,8 @@ class RunnerSetup:
     """Numbers of the inputs that the reference writes to."""
     orders: tuple[list[int] | None, ...] = ()
     """How each output of the reference lies in memory, as `read_order` says it."""
+    gradients: GradientPlan | None = None
+    """The gradients that a call gives too; None where it is forward alone."""
 
 
 class RunnerHandle:
@@ -103,7 +106,8 @@ class RunnerHandle:
             "init": str(setup.init), "arguments": str(setup.arguments), "weights": str(setup.weights), "source": str(process.source),
             "inputs": setup.inputs.handle(), "outputs": self.block.handle(), "hardware": setup.hardware.model_dump(mode="json"),
             "tf32": setup.tf32, "train": setup.train, "updates": setup.updates, "memory": setup.memory,
-            "orders": setup.orders, "code": process.hand_over_code(code) if code else "",
+            "gradients": setup.gradients.as_plain() if setup.gradients else None, "orders": setup.orders,
+            "code": process.hand_over_code(code) if code else "",
             "trace": self.trace.handle() if self.trace else None,
         } | config  # fmt: skip
         with contextlib.suppress(OSError):  # it died at once; wait_ready says so

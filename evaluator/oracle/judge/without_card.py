@@ -254,7 +254,7 @@ class CardFreeJudge:
             unwritten = not all(bool(torch.isfinite(output).all()) for output in got if output.is_floating_point())
             message = "the launches and operators of forward, done again in another process, give another result: "
             status = Status.INACCURATE if unwritten or trial.is_near(asked) else Status.CHEATING
-            raise RunnerFault(status, message + describe_error([trial], asked))
+            raise RunnerFault(status, message + describe_error([trial], asked, self.session.call.name_result))
 
     def _check_other_inputs(self, log: TrialLog, runner: RunnerHandle, calls: list[tuple[int, tuple[str, int]]], count: int) -> None:
         """Check one call on inputs of each kind, numbered among `count`. Raises RunnerFault; accuracy is judged by the caller."""

@@ -49,4 +49,4 @@ class ResultCheck:
         run_and_deliver(runner, mode, BUILD_SECONDS)
         trial = asked.expect(()).trial(runner.results)
         precision = session.task.precision
-        return "" if accepted(reached_class([trial]), precision) else describe_error([trial], precision)
+        return "" if accepted(reached_class([trial]), precision) else describe_error([trial], precision, session.call.name_result)

@@ -41,7 +41,7 @@ def explain_wrong(
         RunnerFault: a repeated call fails.
     """
     trial = expected.trial(got)
-    error = describe_error([trial], asked)
+    error = describe_error([trial], asked, expected.answers.name_result)
     if trial.is_near(asked):  # other inputs than those of the checked calls, and an accuracy that just does for these
         return RunnerFault(Status.INACCURATE, f"{what} is not accurate enough, though the checked calls are: {error}")
     wrong, plain_wrong = (sum(not expected.trial(call()).meets(asked) for _ in range(TIMES)) for call in (same, plain))

@@ -127,6 +127,8 @@ class Engine:
     def _run(self, tensors: Sequence[torch.Tensor]) -> Any:
         weights = self.guard.weights
         differentiated = torch.is_grad_enabled() and (_needs_gradient(tensors) or _needs_gradient(weights))
+        if differentiated and self.kernel.has_own_backward and not _len_torch_dispatch_stack():
+            return self._run_with_backward(tensors)
         if differentiated and (self.operator.skeleton is None or self.kernel.proof.updates):
             return self._run_original(tensors, "gradients are asked for, and they come from the original")
         if _len_torch_dispatch_stack():  # modes that watch operators, such as selective checkpointing
@@ -140,6 +142,14 @@ class Engine:
         if type(result) is torch.Tensor and self.kernel.form.result is None:
             return result
         return self.kernel.form.build_result(list_tensors(result))
+
+    def _run_with_backward(self, tensors: Sequence[torch.Tensor]) -> Any:
+        """The kernel's result with the gradients that were judged with it; gradients of gradients were not, and are refused."""
+        results = list_tensors(self.launch(tensors))
+        for result in results:
+            if result.requires_grad:
+                result.register_hook(_refuse_second_order)
+        return self.kernel.form.build_result(results)
 
     def launch(self, tensors: Sequence[torch.Tensor]) -> Any:
         """What ModelNew gives for tensors that the guard has let through, with the weights of that call."""
@@ -234,6 +244,14 @@ class _Differentiable(torch.autograd.Function):
 
 apply_function: Callable[..., Any] = super(torch.autograd.Function, _Differentiable).apply
 """Runs it. What `Function.apply` does besides is for transforms of torch.func, which the guard keeps away: 3 microseconds of a call."""
+
+
+def _refuse_second_order(gradient: torch.Tensor) -> None:
+    """Raises RuntimeError where autograd records backward, as it does with create_graph=True."""
+    if torch.is_grad_enabled():
+        raise RuntimeError(
+            "gradients of gradients are asked for, and this kernel is proven for gradients alone: use the original module there"
+        )
 
 
 def _needs_gradient(tensors: Sequence[torch.Tensor]) -> bool:

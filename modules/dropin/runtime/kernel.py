@@ -87,6 +87,11 @@ class Kernel:
         """Whether the kernel keeps something that it makes of weights, until these are written."""
         return "_version" in self.text.partition("# ---- For use in larger programs")[0]
 
+    @cached_property
+    def has_own_backward(self) -> bool:
+        """Whether the kernel brings gradients of its own that were judged; those of the built-in author run the original again."""
+        return self.proof.backward and "class KernelsForward(" not in self.text
+
     def build(self) -> nn.Module:
         """A ModelNew without values."""
         with torch.inference_mode(False), torch.no_grad():

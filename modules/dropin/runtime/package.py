@@ -86,7 +86,7 @@ def read_record(folder: Path) -> Kernel:
         ),
         proof=Proof(
             cases, proof["capability"], proof["training"], tuple(proof["by_mode"]), tuple(proof["updates"]), proof["precision"],
-            tuple(proof["words"]),
+            tuple(proof["words"]), backward=bool(proof.get("backward")),
         ),
         state=record["state"], config=record["config"],
         constants=torch.load(folder / CONSTANTS, weights_only=True) if (folder / CONSTANTS).is_file() else {},

@@ -49,6 +49,8 @@ class Proof:
     precision: str = "ieee"
     words: tuple[str, ...] = ()
     """What was proven and on what, line by line, for a person."""
+    backward: bool = False
+    """Whether its gradients were judged with it."""
 
     def covers(self, tensors: Sequence[torch.Tensor]) -> bool:
         """Whether the tensors of a call are within what is proven. Compilers can follow this; shapes may be symbols."""
