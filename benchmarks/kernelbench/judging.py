@@ -71,8 +71,8 @@ def _tensor_bytes(spec: TensorSpec) -> int:
 
 def load_job_task(job: JudgeJob, present: bool) -> Task:
     """The task of a job at its size; without a card an evaluator may choose a small size. Raises TaskError."""
-    precision = {"precision": PrecisionClass(job.precision)} if job.precision else {}
-    return load_task(job.task, choose_load_size(job.size, present), dict(job.overrides), **precision)
+    precision = PrecisionClass(job.precision) if job.precision else None
+    return load_task(job.task, choose_load_size(job.size, present), dict(job.overrides), precision)
 
 
 async def judge_job(evaluator: Evaluator, job: JudgeJob) -> JudgeRow:

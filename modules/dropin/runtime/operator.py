@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import copy
+import functools
 import importlib
 import importlib.util
 import threading
@@ -336,4 +337,12 @@ def copy_without_values(original: nn.Module, kernel: Kernel) -> nn.Module | None
             isinstance(part, nn.RNNBase) and not part.dropout
         ):  # cuDNN has gradients in training mode alone; without dropout both are one
             part.training = True
+        if isinstance(part, nn.RNNBase):
+            part.flatten_parameters = functools.partial(_flatten_real, part)  # type: ignore[method-assign]
     return skeleton
+
+
+def _flatten_real(part: nn.RNNBase) -> None:
+    """As `flatten_parameters`, except for weights without values, whose addresses on a card nobody can ask for."""
+    if detect_fake_mode(list(part._flat_weights)) is None:
+        type(part).flatten_parameters(part)
