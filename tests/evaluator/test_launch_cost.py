@@ -26,7 +26,7 @@ def test_prompts_have_them_too() -> None:
     task = Task(name="t", path="t.py", source="class Model(nn.Module):\n    pass\n")
     text = prompt_for("seed", Brief(task=task, facts=TaskFacts(), hardware=card)).text
     as_called, in_graph = (f"{seconds * 1e6:.3g} microseconds" for seconds in (LAUNCH_AS_CALLED, LAUNCH_IN_GRAPH))
-    assert f"a launch takes {as_called}" in text and f"On the card a launch takes {in_graph} more" in text
+    assert f"a launch takes {as_called}" in text and f"On the card a launch takes {in_graph}." in text
 
 
 def test_the_hold_hides_the_host_of_few_launches_and_a_graph_of_all() -> None:
