@@ -47,7 +47,8 @@ def list_left_operands(text: str, word: str, folder: Path) -> list[str]:
         if isinstance(node, ast.Call) and isinstance(node.func, ast.Subscript) and isinstance(node.func.value, ast.Name)
         and node.func.value.id in bodies
     }  # fmt: skip
-    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"} | {"TRITON_CACHE_DIR": str(folder / "cache")}
+    environment = {key: value for key, value in os.environ.items() if key != "TRITON_INTERPRET"}
+    environment["TRITON_CACHE_DIR"] = str(folder / "cache")
     given = [sys.executable, "-c", _COMPILE, str(path), json.dumps(launches)]
     ended = subprocess.run(given, env=environment, capture_output=True, text=True, check=False)
     assert ended.returncode == 0, ended.stderr
