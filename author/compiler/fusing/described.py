@@ -26,13 +26,13 @@ _AXES = 4
 _STEPS = (64, 32)
 """Channels that are multiplied at once."""
 _PLACES = 128
-"""Places of a tile of a convolution: two groups of warps have 64 each."""
+"""Places of a tile of a convolution, its columns."""
 _SIDES = (8, 16, 32, 64, 128)
 """Places across a tile."""
 _FILTERS = ((256, 64), (256, 0), (128, 64), (128, 0), (64, 0))
 """Filters of a tile, in one sum or two. 320 filters of 128 places fill 132 processors once with 8 x 640 x 32 x 32."""
 _SPEED = {256: 1.0, 128: 0.85, 64: 0.6}
-"""Rate of sums of so many filters beside that of the widest ones: an operand of 64 places is read from shared memory for each of them.
+"""Rate of sums of so many filters beside that of the widest ones: few filters read the places from shared memory more often.
 Not measured one by one."""
 
 

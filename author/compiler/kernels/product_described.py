@@ -107,7 +107,9 @@ class DescribedWriter:
 class WindowWriter(DescribedWriter):
     """Writes the kernel of a convolution. Its operands can be described (`describe_windows`).
 
-    A tile has places as rows and filters as columns: tensor cores multiply few rows by many columns fastest.
+    A tile has filters as rows and places as columns. Its left operand is as a descriptor gave it, and the box of places is the right one:
+    a left operand that was reshaped is held in registers. On Hopper the assembler of Triton 3.7 and before (ptxas below 13.3)
+    may write such registers while tensor cores still read them.
     """
 
     def write(self) -> Kernel:
@@ -120,7 +122,7 @@ class WindowWriter(DescribedWriter):
             """
             {described}
             {places}
-            total = tl.zeros((BLOCK_N, BLOCK_M), tl.float32)
+            total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)
             {zeros}
             for step in range(0, {depth}, BLOCK_K):
                 {multiplied}
@@ -128,7 +130,7 @@ class WindowWriter(DescribedWriter):
             {more}
             """,
             described=self._describe_both(), places=self._find_box(), depth=math.prod(windows.weights.shape[1:]),
-            zeros=statements("more = tl.zeros((BLOCK_N, REST), tl.float32)") if boxes.rest else [], multiplied=self._multiply(),
+            zeros=statements("more = tl.zeros((REST, BLOCK_N), tl.float32)") if boxes.rest else [], multiplied=self._multiply(),
             stores=self._write_part("total", boxes.filters), more=self._write_part("more", boxes.rest, further=True) if boxes.rest else [],
         )  # fmt: skip
         sides = [("BLOCK_M", boxes.filters), *([("REST", boxes.rest)] if boxes.rest else []), ("BLOCK_N", boxes.places)]
@@ -160,13 +162,13 @@ class WindowWriter(DescribedWriter):
         lines = statements(
             """
             tap = step // {channels}
-            left = images.load([image, {down}, {beside}, step % {channels}]).reshape(BLOCK_N, BLOCK_K)
-            total = tl.dot(left, filters.load([filter, step]).T, total)
+            right = images.load([image, {down}, {beside}, step % {channels}]).reshape(BLOCK_N, BLOCK_K).T
+            total = tl.dot(filters.load([filter, step]), right, total)
             """,
             channels=channels, down=_shift("down", expression("tap // {across}", across=across), self.windows.padding[0]),
             beside=_shift("across", expression("tap % {across}", across=across), self.windows.padding[1]),
         )  # fmt: skip
-        more = statements("more = tl.dot(left, more_filters.load([filter + BLOCK_M, step]).T, more)")
+        more = statements("more = tl.dot(more_filters.load([filter + BLOCK_M, step]), right, more)")
         return [*lines, *(more if self.boxes.rest else ())]
 
     def _count_filters(self) -> int:
@@ -194,13 +196,13 @@ class WindowWriter(DescribedWriter):
         big = max(sizes) >= _BIG
         grid = replace(self.grid, tile=replace(self.tile, rows=count, columns=boxes.places))
         writer = StoreWriter(self.region, grid, self.arguments, big, sums)
-        writer.shape = Tuple((BLOCK_N, size))
+        writer.shape = Tuple((size, BLOCK_N))
         exact = filters % (boxes.filters + boxes.rest) == 0
         writer.emitter.bounds = {
             LINE: None if exact else is_below(LINE, filters), COLUMN: None if self._is_whole() else Name("inside"),
         }  # fmt: skip
         first = expression("filter + BLOCK_M" if further else "filter")
-        places = expression("({first} + tl.arange(0, {size}))[None, :]", first=first, size=size)
+        places = expression("({first} + tl.arange(0, {size}))[:, None]", first=first, size=size)
         return [assign(LINE, widen(places, big)), *([] if further else self._number_places(big)), *writer.write()]
 
     def _is_whole(self) -> bool:
@@ -213,10 +215,10 @@ class WindowWriter(DescribedWriter):
         boxes, (high, wide) = self.boxes, self.windows.outputs
         if self._is_whole() and boxes.wide == wide and (boxes.high == high or boxes.images == 1):
             first = expression("(image * {high} + down) * {wide}", high=high, wide=wide)
-            return [assign(COLUMN, widen(expression("({first} + tl.arange(0, BLOCK_N))[:, None]", first=first), big))]
+            return [assign(COLUMN, widen(expression("({first} + tl.arange(0, BLOCK_N))[None, :]", first=first), big))]
         lines = statements(
             """
-            place = tl.arange(0, BLOCK_N)[:, None]
+            place = tl.arange(0, BLOCK_N)[None, :]
             box_image = image + place // {area}
             box_down = down + place // {wide} % {high}
             box_across = across + place % {wide}

@@ -1,10 +1,13 @@
 """Images whose channels are neighbours in memory: what kernels around the library's convolutions read and write."""
 
 import asyncio
+import importlib.util
 import re
+from pathlib import Path
 
 import pytest
 
+from recipe_cases.operands import list_left_operands
 from tritonsmith.author.built_in import RecipeAuthor
 from tritonsmith.author.compiler.reading.choices import Choice, write_cut
 from tritonsmith.evaluator.caller.local import LocalEvaluator
@@ -60,7 +63,36 @@ def get_inputs():
 def get_init_inputs():
     return []
 """
+RAGGED = """
+import torch
+from torch import nn
+import torch.nn.functional as F
+
+class Model(nn.Module):
+    def __init__(self):
+        super().__init__()
+        self.c1, self.n1 = nn.Conv2d(32, 32, 3, padding=1, bias=False), nn.BatchNorm2d(32)
+        self.c2, self.n2 = nn.Conv2d(32, FILTERS, 3, padding=1, bias=False), nn.BatchNorm2d(FILTERS)
+        self.half()
+
+    def forward(self, x):
+        return F.relu(self.n2(self.c2(F.relu(self.n1(self.c1(x))))))
+
+def get_inputs():
+    return [torch.randn(BATCH, 32, SIDE, SIDE, dtype=torch.float16)]
+
+def get_init_inputs():
+    return []
+"""
+SIDES = {28: (1, 4, 32), 14: (1, 8, 16), 7: (2, 8, 8)}
+"""Sides of an image that no box of 128 places divides, and the boxes."""
 AUTHOR = RecipeAuthor()
+
+
+def make_ragged(batch: int, side: int, filters: int = 40) -> Task:
+    """Two convolutions with batch norm of that many images of side x side."""
+    source = f"BATCH, SIDE, FILTERS = {batch}, {side}, {filters}\n{RAGGED}"
+    return Task(name="ragged", path="ragged.py", source=source)
 
 
 @pytest.fixture(scope="module")
@@ -113,6 +145,55 @@ def test_a_convolution_reads_boxes_of_an_image_whose_rim_is_zero(own_text: str) 
     assert "F.conv2d(" not in own_text and own_text.count("self.c1.weight.permute(0, 2, 3, 1).contiguous()") == 1
     assert "[2, 5, 7, 32], [1120, 224, 32, 1], [2, 8, 8, BLOCK_K]" in own_text
     assert "memory_format=torch.channels_last" in own_text
+
+
+@pytest.mark.parametrize("side", [28, pytest.param(14, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)])
+def test_boxes_that_do_not_divide_an_image_are_right(evaluator: LocalEvaluator, side: int) -> None:
+    task = make_ragged(3 if side == 7 else 1, side)
+    text = write(task, c1=Choice.OWN_LAST, c2=Choice.OWN_LAST)
+    box = ", ".join(map(str, SIDES[side]))
+    assert text.count(f"[{box}, BLOCK_K])") == 2
+    verdict = asyncio.run(evaluator.evaluate(task, text))
+    assert verdict.status is Status.OK, verdict.message
+
+
+def test_operands_of_a_convolution_are_read_from_shared_memory(tmp_path: Path) -> None:
+    """On Hopper registers of a left operand may be written while tensor cores still read them, by ptxas below 13.3."""
+    text = write(make_ragged(8, 32, 640), c1=Choice.OWN_LAST, c2=Choice.OWN_LAST)
+    assert "REST=64" in text
+    assert list_left_operands(text, "images = ", tmp_path) == ["memdesc"] * 3  # 32 filters, and 256 + 64 filters
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("replayed", [False, True])
+@pytest.mark.parametrize("side", [56, *SIDES])
+def test_a_convolution_gives_the_same_bits_each_time(side: int, replayed: bool, tmp_path: Path) -> None:
+    import torch  # which most tests here do without
+
+    text = write(make_ragged(32, side, 320), c1=Choice.OWN_LAST, c2=Choice.OWN_LAST)
+    (tmp_path / "text.py").write_text(text)  # Triton reads a kernel's source from its file
+    spec = importlib.util.spec_from_file_location("text", tmp_path / "text.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    torch.manual_seed(0)
+    model = module.ModelNew().cuda()
+    for parameter in model.parameters():
+        if parameter.is_floating_point():
+            parameter.data.uniform_(0.01, 0.1)
+    x = torch.randn(32, 32, side, side, device="cuda", dtype=torch.float16)
+    graph, result = torch.cuda.CUDAGraph(), None
+    with torch.no_grad():
+        first = model(x)
+        if replayed:
+            with torch.cuda.graph(graph):
+                result = model(x)
+        different = 0
+        for _ in range(200):
+            if replayed:
+                graph.replay()
+            different += not torch.equal(first, result if replayed else model(x))
+    assert first.isfinite().all() and different == 0
 
 
 def test_no_bias_is_left_to_a_launch_of_its_own(text: str) -> None:
