@@ -100,7 +100,6 @@ def main() -> None:
     parser.add_argument("--write", action="store_true", help="only write the task files")
     parser.add_argument("--parallel", type=int, help="tasks at a time")
     parser.add_argument("--baselines", default="six", help="the set of baselines: four, six or four-only")
-    parser.add_argument("--judges", type=int, default=1, help="evaluators per card")
     parser.add_argument("--target", help="a card that is not there: its times are estimates")
     options = parser.parse_args()
     cases = choose_cases(options.words, [word for word in options.types.split(",") if word])
@@ -110,8 +109,7 @@ def main() -> None:
     paths = write_tasks(cases, options.out / "tasks")
     if options.write:
         return
-    settings = SETTINGS | {"baselines": options.baselines, "judges": options.judges}
-    settings |= {"target": options.target} if options.target else {}
+    settings = SETTINGS | {"baselines": options.baselines} | ({"target": options.target} if options.target else {})
     suite = options.out / "suite"
     try:
         plan = plan_suite(paths, settings=settings, parallel=options.parallel)

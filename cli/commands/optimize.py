@@ -104,9 +104,6 @@ EvaluatorOption = Annotated[
 DevicesOption = Annotated[
     str | None, typer.Option("--devices", metavar="0,1", help="Cards of this host that judge side by side: numbers, or all.")
 ]
-JudgesOption = Annotated[
-    int, typer.Option("--judges", min=1, max=16, help="Evaluators per card: one measures, the others compile and check; for suites.")
-]
 ConfirmOption = Annotated[
     ConfirmChoice, typer.Option("--confirm", help="Confirmations beside the work of the host's other cards, or alone, while they rest.")
 ]
@@ -159,7 +156,6 @@ def optimize(
     replay: ReplayOption = None,
     evaluator: EvaluatorOption = "local",
     devices: DevicesOption = None,
-    judges: JudgesOption = 1,
     confirm: ConfirmOption = ConfirmChoice.BESIDE,
     fresh: FreshOption = False,
     memory: MemoryOption = None,
@@ -201,7 +197,7 @@ def optimize(
         "model_timeout": model_timeout, "prices": prices, "record": record, "replay": replay, **name_evaluator(evaluator),
         "memory": memory, "checkpoints": checkpoints, "policy": policy, "tuning": tuning, "claims_from": claims_from, "seeds": seeds,
         "target": target, "backward": backward or None,
-        "sandbox": sandbox.value, "devices": devices, "judges": judges, "confirm": confirm.value, "fresh": fresh, "allow": allow,
+        "sandbox": sandbox.value, "devices": devices, "confirm": confirm.value, "fresh": fresh, "allow": allow,
         "baselines": baselines.value, "seed_from": seed_from and seed_from.value, "budget": budget_of(
             candidates=budget_candidates, repairs=budget_repairs, rounds=budget_rounds, seconds=budget_seconds, tokens=budget_tokens,
             money=budget_money, configurations=budget_configurations, tuning_seconds=budget_tuning_seconds),

@@ -63,17 +63,18 @@ _MOST_ORACLES = 2
 
 
 class OracleLease:
-    """Oracle processes that are leased one by one. Those on a card take its lock themselves.
+    """Oracle processes that are leased one by one.
 
     Args:
         servers: the processes; the first is leased first.
         mark: a file that an oracle makes while it times something.
+        card: the lock of the card that they share with other commands; None where they use none.
     """
 
-    def __init__(self, servers: list[ServerProcess], mark: Path) -> None:
+    def __init__(self, servers: list[ServerProcess], mark: Path, card: CardLock | None = None) -> None:
         self._servers = servers
         self._mark = mark
-        self._closed = False
+        self._card = card
         self._starter: threading.Thread | None = None
         self._prepared = ""  # the task that was prepared ahead
         self._free: queue.LifoQueue[ServerProcess] = queue.LifoQueue()  # the one that judged last is warm
@@ -82,10 +83,11 @@ class OracleLease:
 
     @contextlib.contextmanager
     def lease(self) -> Iterator[ServerProcess]:
-        """An oracle for one caller alone; waits until one is free."""
+        """An oracle for one caller alone, and its card; waits until both are free."""
         server = self._free.get()
         try:
-            yield server
+            with self._card.hold() if self._card is not None else contextlib.nullcontext():
+                yield server
         finally:
             self._free.put(server)
 
@@ -109,17 +111,16 @@ class OracleLease:
         try:
             return server.ask(request, EVALUATE_SECONDS)
         except InfrastructureError:
-            if self._closed:
-                raise
             server.close()
             self._mark.unlink(missing_ok=True)
             return server.ask(request, EVALUATE_SECONDS)
 
     def close(self) -> None:
         """End the processes and remove their folders."""
-        self._closed = True
         if self._starter is not None:
             self._starter.join()
+        if self._card is not None:
+            self._card.close()
         for server in self._servers:
             server.remove()
 
@@ -135,12 +136,11 @@ class LocalEvaluator(Evaluator):
         device: the card, as CUDA_VISIBLE_DEVICES names it; None: the first that this process may see.
         descriptions: who describes tasks; closed with this evaluator.
         baselines: how many baselines quick verdicts have on a card; strict ones have all, except with `four-only`.
-        mark: a file that exists while something is timed, where other evaluators of this process use the same card; else its own.
     """
 
     def __init__(
         self, target: str = "auto", raw_dir: Path | None = None, call_seconds: float = CALL_SECONDS, sandbox: str = "auto",
-        device: str | None = None, descriptions: TaskDescriptions | None = None, baselines: BaselineSet = "four", mark: Path | None = None,
+        device: str | None = None, descriptions: TaskDescriptions | None = None, baselines: BaselineSet = "four",
     ) -> None:  # fmt: skip
         if target != "auto":
             named_card(target)  # a wrong name is the user's sentence, not an oracle's fault
@@ -153,7 +153,7 @@ class LocalEvaluator(Evaluator):
         # of every verdict; none: the profile names them
         self.baselines: tuple[str, ...] = {"six": BASELINES, "four-only": QUICK_BASELINES}.get(baselines, ())
         shown = None if device is None else {"CUDA_VISIBLE_DEVICES": device}
-        first = ServerProcess(target, sandbox=sandbox, environment=shown, shares=mark is not None)
+        first = ServerProcess(target, sandbox=sandbox, environment=shown)
         self._descriptions = descriptions or TaskDescriptions()  # its probe imports what it needs while the oracle does
         try:
             with compile_missing_bytecode():  # while these start
@@ -164,12 +164,10 @@ class LocalEvaluator(Evaluator):
             self._temporary.cleanup()
             raise
         self.parallel = 1 if self.hardware.present else min(_MOST_ORACLES, os.cpu_count() or 1)
-        # on a card one more is compiled while the other is measured; where several evaluators share it, the others do that
-        self.admits = self.parallel + (self.hardware.present and mark is None)
-        self._mark, self._code = mark or folder / "measuring", folder / "code"  # exists while something is timed; what texts compile to
+        self.admits = self.parallel + self.hardware.present  # on a card one more is compiled while the other is measured
+        self._mark, self._code = folder / "measuring", folder / "code"  # exists while something is timed; what texts compile to
         others = [ServerProcess(target, sandbox=sandbox, environment=shown) for _ in range(self.parallel - 1)]
-        self._oracles = OracleLease([first, *others], self._mark)
-        self._card = _open_lock(device) if self.hardware.present else None
+        self._oracles = OracleLease([first, *others], self._mark, _open_lock(device) if self.hardware.present else None)
         self._requests = CompileRequests(folder, self._oracles.lease, partial(self._prepare, Prepare))
         self._calls = OwnCalls(folder, partial(self._prepare, WriteCall))
         self._auditors: OracleLease | None = None  # an oracle without a card, for the interpreter's view of what the card measured
@@ -279,15 +277,11 @@ class LocalEvaluator(Evaluator):
         auditors = self._auditors
         if auditors is None or any(finding.status for finding in findings):
             return findings
+        # The card's oracle is leased for both: the interpreter would be noise while another candidate is timed.
         with self._oracles.lease() as oracle:
             return findings + audit_beside_card(
-                task, lambda small: self._interpret(small, kernel, auditors), lambda: self._sanitize(task, kernel, oracle)
+                task, lambda small: self._ask(small, kernel, "quick", auditors), lambda: self._sanitize(task, kernel, oracle)
             )
-
-    def _interpret(self, small: Task, kernel: KernelText, auditors: OracleLease) -> Verdict:
-        """The interpreter's verdict, as one who shares the card: it would be noise while another candidate is timed."""
-        with self._card.share() if self._card is not None else contextlib.nullcontext():
-            return self._ask(small, kernel, "quick", auditors)
 
     def _sanitize(self, task: Task, kernel: KernelText, oracle: ServerProcess) -> tuple[bool, str]:
         """Whether compute-sanitizer found memory errors, and what it says."""
@@ -327,8 +321,6 @@ class LocalEvaluator(Evaluator):
 
     def close(self) -> None:
         """End every process; safe to call twice."""
-        if self._card is not None:
-            self._card.close()
         self._oracles.close()
         if self._auditors is not None:
             self._auditors.close()

@@ -5,7 +5,6 @@ Reads one JSON request per line on stdin, and answers each with one JSON line on
 
 from __future__ import annotations
 
-import contextlib
 import re
 import time
 from collections.abc import Iterable
@@ -15,7 +14,7 @@ from typing import Any, cast
 import torch
 
 from tritonsmith.evaluator.cards.cards import named_card
-from tritonsmith.evaluator.cards.machine import describe_environment, name_card, note_software, present_card
+from tritonsmith.evaluator.cards.machine import describe_environment, note_software, present_card
 from tritonsmith.evaluator.channel.compiled_code import locate_code
 from tritonsmith.evaluator.errors import BaselineError, CardMemoryError, InfrastructureError, TaskError
 from tritonsmith.evaluator.oracle.checks.loaded_task import LoadedTask, write_own_call
@@ -28,7 +27,6 @@ from tritonsmith.evaluator.oracle.judge.other_size import judge_other_size
 from tritonsmith.evaluator.oracle.judge.race import run_card_race
 from tritonsmith.evaluator.oracle.judge.without_card import CardFreeJudge
 from tritonsmith.evaluator.oracle.nsight import is_final, run_nsight
-from tritonsmith.evaluator.processes.card_lock import CardLock, CardUse
 from tritonsmith.evaluator.processes.requests import (
     ORACLE_KINDS,
     Count,
@@ -77,28 +75,18 @@ class Oracle:
 
     def __init__(self, pool: RunnerPool | None = None) -> None:
         self._hardware: Hardware | None = None
-        self._card = CardUse()
-        self._shares = False
         self._judges: dict[str, CardJudge | CardFreeJudge] = {}
         self._pool = pool
 
     def answer(self, request: ServerRequest[Any]) -> Record:
         """The answer to one request. Raises TaskError or InfrastructureError."""
-        if isinstance(request, Hello):
-            return self._greet(request)
-        with self._card.alone() if isinstance(request, Race | RaceRegions | Count) else self._card.share():
-            return self._answer_on_card(request)
-
-    def _answer_on_card(self, request: ServerRequest[Any]) -> Record:
         match request:
+            case Hello():
+                return self._greet(request)
             case Evaluate():
-                answer = EvaluateAnswer(verdict=self._evaluate(request))
-                self._settle()
-                return answer
+                return EvaluateAnswer(verdict=self._evaluate(request))
             case Prepare():
-                judge = self._judge(request.task, request.baselines)
-                self._settle()
-                return FileAnswer(request=judge.session.compile_request)
+                return FileAnswer(request=self._judge(request.task, request.baselines).session.compile_request)
             case WriteCall():
                 return FileAnswer(request=write_own_call(self._judge(request.task, request.baselines).session))
             case Race():
@@ -126,8 +114,6 @@ class Oracle:
         if self._pool is None and (hardware.present or not is_warm_start_begun()):
             establish(hello.sandbox, cuda=hardware.present)
             self._pool = RunnerPool.start() if hardware.present else None
-        self._shares = hello.shares
-        self._card = CardUse(CardLock(name_card()) if hardware.present else None, self._pool if hello.shares else None)
         return HelloAnswer(hardware=note_software(hardware))
 
     def choose_hardware(self, target: str, use_card: bool) -> Hardware:
@@ -139,15 +125,8 @@ class Oracle:
             self._hardware = card if card and card.key == target.lower() else named_card(target)
         return self._hardware
 
-    def _settle(self) -> None:
-        """Where other oracles share the card: wait until baselines are built, since another one may measure behind the answer."""
-        for judge in self._judges.values() if self._shares else ():
-            if isinstance(judge, CardJudge):
-                with contextlib.suppress(InfrastructureError, BaselineError, CardMemoryError):  # the next question finds it again
-                    judge.baselines.finish_building()
-
     def _evaluate(self, request: Evaluate) -> Verdict:
-        started, waited = time.monotonic(), self._card.waited
+        started = time.monotonic()
         STEPS.start()
         task, kernel = request.task, request.kernel
         assert self._hardware is not None
@@ -166,9 +145,7 @@ class Oracle:
             require_same_reads(task, judge.session.reference.world)
         if verdict.status not in (Status.OK, Status.INACCURATE) and self._hardware.present:
             self._require_healthy_card()
-        waited = self._card.waited - waited
-        seconds = time.monotonic() - started - waited
-        judged |= {"waited_for_card": f"{waited:.2f} s"} if waited >= 0.01 else {}
+        seconds = time.monotonic() - started
         judged |= {UNKEPT: doubt} if doubt else {}
         environment = describe_environment(self._hardware) | {"sandbox": sandbox_report()} | judged | verdict.environment
         return verdict.model_copy(update={"environment": environment, "seconds": seconds})
@@ -259,9 +236,7 @@ class Oracle:
         assert self._hardware is not None
         torch.cuda.empty_cache()
         try:
-            session = load_on_card(task, self._hardware, self._pool, after=after)
-            session.card = self._card
-            return session
+            return load_on_card(task, self._hardware, self._pool, after=after)
         except TaskError as error:
             if after is None:
                 raise

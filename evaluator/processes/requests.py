@@ -71,8 +71,6 @@ class Hello(ServerRequest[HelloAnswer]):
     """Whether it may use the card of this machine."""
     sandbox: str
     """Mode of the sandbox."""
-    shares: bool = False
-    """Whether other oracles of the caller use the same card: then nothing of this one goes on while it has no part of the card."""
 
 
 class JudgingTerms(Record):

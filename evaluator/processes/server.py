@@ -50,15 +50,14 @@ class ServerProcess:
         sandbox: mode of the sandbox.
         module: dotted module that the process runs.
         environment: names that the process has besides the allow-listed ones.
-        shares: whether other oracles of the caller use the same card.
     """
 
     def __init__(
         self, target: str, *, use_card: bool = True, sandbox: str = "auto", module: str = "tritonsmith.evaluator.oracle",
-        environment: dict[str, str] | None = None, shares: bool = False,
+        environment: dict[str, str] | None = None,
     ) -> None:  # fmt: skip
         self._module, self._environment = module, environment
-        self._hello = Hello(target=target, use_card=use_card, sandbox=sandbox, shares=shares)
+        self._hello = Hello(target=target, use_card=use_card, sandbox=sandbox)
         self._process: subprocess.Popen[bytes] | None = None
         self._folder = tempfile.TemporaryDirectory(prefix="home-", ignore_cleanup_errors=True, dir=run_folder())
         Path(self._folder.name).chmod(0o711)  # candidates run as another user and have their files below it

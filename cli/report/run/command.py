@@ -14,7 +14,7 @@ _OPTIONS = {
     "model": "--model", "analyst_model": "--analyst-model", "repair_model": "--repair-model", "base_url": "--base-url",
     "key_env": "--key-env", "model_timeout": "--model-timeout", "prices": "--prices", "replay": "--replay", "memory": "--memory",
     "policy": "--policy", "seeds": "--seeds", "size": "--size", "precision": "--precision", "mode": "--mode",
-    "sandbox": "--sandbox", "allow": "--allow", "devices": "--devices", "judges": "--judges", "confirm": "--confirm",
+    "sandbox": "--sandbox", "allow": "--allow", "devices": "--devices", "confirm": "--confirm",
     "baselines": "--baselines", "claims_from": "--claims-from",
 }  # fmt: skip
 """Fields of RunConfig to options of `tritonsmith optimize`; the target is in the run itself."""

@@ -1,4 +1,4 @@
-"""Several evaluators of one host behind one queue: one per card or more, and confirmations alone where that is asked."""
+"""Several cards of one host behind one queue: an evaluator per card, verdicts side by side, and confirmations alone where that is asked."""
 
 from __future__ import annotations
 
@@ -10,12 +10,11 @@ from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
-from typing import Literal, NamedTuple, Protocol, TypeVar
+from typing import Literal, Protocol, TypeVar
 
 from tritonsmith.evaluator.caller.local import BaselineSet, LocalEvaluator
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.processes.run_folder import run_folder
 from tritonsmith.evaluator.protocol import Evaluator, RaceReport
 from tritonsmith.evaluator.records.contest import Contest, ContestReport
 from tritonsmith.evaluator.records.limits import Counters
@@ -211,12 +210,10 @@ class DeviceEvaluator(Evaluator):
 
 
 def open_devices(
-    devices: str, target: str, raw_dir: Path | None, sandbox: str, confirm: Confirm, baselines: BaselineSet = "four", judges: int = 1,
+    devices: str, target: str, raw_dir: Path | None, sandbox: str, confirm: Confirm, baselines: BaselineSet = "four",
     open_card: Callable[..., CardEvaluator] = LocalEvaluator,
 ) -> DeviceEvaluator:  # fmt: skip
-    """So many `judges` for each card that `devices` names. Without a card in this machine each stands in for the target, by estimates.
-
-    Those of one card take its lock in turn: one measures alone, and several compile and check side by side.
+    """An evaluator for each card that `devices` names. Without a card in this machine each stands in for the target, and gives estimates.
 
     Raises UsageError for a card that is not here, and for `auto` on a machine without one; InfrastructureError when an oracle does not
     start.
@@ -227,12 +224,11 @@ def open_devices(
         raise UsageError(f"--devices {devices}: this machine has no card; leave --devices out, or name a card with --target for estimates")
     opened: list[CardEvaluator] = []
     try:
-        places = [_Place.of(device, number, judges if here else 1) for device in chosen for number in range(judges if here else 1)]
-        with ThreadPoolExecutor(len(places)) as threads:  # each start takes seconds
+        with ThreadPoolExecutor(len(chosen)) as threads:  # each start takes seconds
             common = {"sandbox": sandbox, "baselines": baselines}
             starts = [
-                threads.submit(open_card, target, raw_dir / place.name if raw_dir else None, device=place.device, **place.shared, **common)
-                for place in places
+                threads.submit(open_card, target, raw_dir / f"device-{device}" if raw_dir else None, device=device, **common)
+                for device in chosen
             ]
             for start in starts:
                 opened.append(start.result())  # noqa: PERF401 - those before a failure are to be closed
@@ -241,23 +237,6 @@ def open_devices(
         for card in opened:
             card.close()
         raise
-
-
-class _Place(NamedTuple):
-    """Where one evaluator works."""
-
-    name: str
-    """Of its folder."""
-    device: str
-    shared: dict[str, Path]
-    """The file that exists while a card is measured on, where several evaluators use it."""
-
-    @classmethod
-    def of(cls, device: str, number: int, judges: int) -> _Place:
-        name = f"device-{device}"
-        if judges == 1:
-            return cls(name, device, {})
-        return cls(f"{name}-{number}", device, {"mark": run_folder() / f"measuring-{device}"})
 
 
 def visible_cards() -> list[str]:

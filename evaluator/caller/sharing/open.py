@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from pydantic import ConfigDict, Field
+from pydantic import ConfigDict
 
 from tritonsmith.evaluator.caller.local import BaselineSet, open_evaluator
 from tritonsmith.evaluator.caller.sharing.answers import AnswerStore, KeptEvaluator, find_answers
-from tritonsmith.evaluator.caller.sharing.devices import Confirm, name_devices, open_devices, visible_cards
+from tritonsmith.evaluator.caller.sharing.devices import Confirm, name_devices, open_devices
 from tritonsmith.evaluator.protocol import Evaluator
 from tritonsmith.evaluator.schema import Record
 
@@ -26,8 +26,6 @@ class JudgeSettings(Record):
     """Baselines on a card: four (strict verdicts have six, with torch.compile's max-autotune), six, or four-only, in strict ones too."""
     devices: str | None = None
     """Cards of this host that judge side by side: `0,1`, or `all`; empty: the first."""
-    judges: int = Field(default=1, ge=1, le=16)
-    """Evaluators per card: one measures, and the others compile and check meanwhile; for suites."""
     confirm: Confirm = "beside"
     """Whether confirmations are made while other cards of the host work (`beside`), or while they rest (`alone`)."""
     ray: str | None = None
@@ -55,8 +53,8 @@ def open_judges(settings: JudgeSettings, raw_dir: Path | None = None, *, keep: b
         from tritonsmith.evaluator.caller.sharing.ray_cards import open_ray  # noqa: PLC0415 - what it needs is an extra
 
         inner = open_ray(settings.ray, target, raw_dir, sandbox, confirm, _count(settings.devices), baselines=baselines)
-    elif settings.devices is not None or (settings.judges > 1 and visible_cards()):
-        inner = open_devices(settings.devices or "0", target, raw_dir, sandbox, confirm, baselines, settings.judges)
+    elif settings.devices is not None:
+        inner = open_devices(settings.devices, target, raw_dir, sandbox, confirm, baselines)
     else:
         inner = open_evaluator(target, raw_dir, sandbox=sandbox, baselines=baselines)
     answers = find_answers() if keep else None

@@ -31,7 +31,6 @@ from tritonsmith.evaluator.oracle.checks.memory import ROOMY, MemoryPlan, Oracle
 from tritonsmith.evaluator.oracle.checks.written import find_written, name_inputs
 from tritonsmith.evaluator.oracle.handles.pool import RunnerPool
 from tritonsmith.evaluator.oracle.handles.runner import RunnerHandle, RunnerSetup
-from tritonsmith.evaluator.processes.card_lock import CardUse
 from tritonsmith.evaluator.reference.draws import DrawWatch
 from tritonsmith.evaluator.reference.float64 import InFloat64, widen_module
 from tritonsmith.evaluator.reference.given import inputs_fit, read_inputs
@@ -156,7 +155,6 @@ class LoadedTask:
             gradients=self.call.plan,
         )  # fmt: skip
         self.mark: Path | None = None  # a file that exists while something is measured
-        self.card = CardUse()  # shared with other oracles while the task is loaded, compiled and checked
         self.code: Callable[[str], Path | None] = lambda sha: None  # a file with what the text of that digest compiles to
         self.compile_request = folder / "compile.pkl"
         self.compile_request.write_bytes(pickle.dumps(_list_compile_arguments(self)))
@@ -283,22 +281,18 @@ class LoadedTask:
 
     @contextlib.contextmanager
     def measuring(self) -> Iterator[None]:
-        """While it is open nothing of ours uses the processor: waiting runners stand still, and compilers see the mark and do so too.
-
-        No other oracle uses the card then.
-        """
-        with self.card.alone():
-            if self.mark is not None:
-                self.mark.touch()
+        """While it is open nothing of ours uses the processor: waiting runners stand still, and compilers see the mark and do so too."""
+        if self.mark is not None:
+            self.mark.touch()
+        if self.pool is not None:
+            self.pool.pause()
+        try:
+            yield
+        finally:
             if self.pool is not None:
-                self.pool.pause()
-            try:
-                yield
-            finally:
-                if self.pool is not None:
-                    self.pool.resume()
-                if self.mark is not None:
-                    self.mark.unlink(missing_ok=True)
+                self.pool.resume()
+            if self.mark is not None:
+                self.mark.unlink(missing_ok=True)
 
     def close(self) -> None:
         """Give slots and files back."""

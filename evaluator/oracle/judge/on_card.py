@@ -116,9 +116,7 @@ class CardJudge:
             except RunnerFault as caught:
                 if not self._attempts.try_again(caught):
                     return _refuse(memory.explain(caught), kernel, profile, log, memory)
-        with self.session.card.alone():
-            ceilings = measure_ceilings()
-        environment = {"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(ceilings)}
+        environment = {"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())}
         return _accept(timed, timing, kernel, profile, log, environment)
 
     def _measure(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> tuple[Timed, list[TimingSession]]:
@@ -137,7 +135,7 @@ class CardJudge:
         """Check the candidate and time it against all baselines, whose process stays alive between candidates. Raises RunnerFault."""
         self.baselines.start(names := _choose_names(self._names, profile))
         if self.baselines.unbuilt:  # ahead of the candidate: nothing that its process does can spoil what an autotuner finds
-            with self._step("autotune baselines"), self.session.card.alone():
+            with self._step("autotune baselines"):
                 self.baselines.wait_ready()
         with contextlib.ExitStack() as stack:
             with open_witness(self.session, roomy=self._roomy) as witness:
@@ -151,13 +149,10 @@ class CardJudge:
                 with self._step("facts"):
                     report = witness.report(self._limit) if witness else None
                     self._attempts.look_at_graph(witness, report, self._limit)
-            with self._step("build baselines"):
-                self.baselines.wait_ready()
-                self._further.wait_ready()
-            stack.enter_context(self._have_card_alone(runner))  # from here on calls are timed
             self.timer.set_candidate(runner)
             with self._step("baselines"):
                 self.timer.open_baselines()
+                self._further.wait_ready()
             _require_some(self.baselines, names)
             with self._step("time"):
                 first = TimingSession(self.timer, runner, profile, self._limit, _list_ready(self.baselines, names), self._attempts.form)
@@ -181,7 +176,7 @@ class CardJudge:
             with self._step("check"):
                 order_dependent = self._check(log, runner, kernel, profile)
             memory.look()
-            with self._step("facts of the runner"), self.session.card.alone():
+            with self._step("facts of the runner"):
                 facts = _read_facts(runner.facts(self._limit), kernel, order_dependent)
                 self._variation.require_explained(facts)
         known, names, sessions = self.baselines.known, _choose_names(self._names, profile), {}
@@ -205,25 +200,12 @@ class CardJudge:
         timer = CallTimer(baselines)
         with self._runner(kernel) as runner:
             timer.set_candidate(runner)
-            baselines.wait_ready()
-            with self._have_card_alone(runner):
-                timer.open_baselines()
-                if name not in baselines.modes:
-                    return None
-                session = TimingSession(timer, runner, profile, self._limit, (name,), self._attempts.form)
-                session.compare_alone()
+            timer.open_baselines()
+            if name not in baselines.modes:
+                return None
+            session = TimingSession(timer, runner, profile, self._limit, (name,), self._attempts.form)
+            session.compare_alone()
         return session
-
-    @contextlib.contextmanager
-    def _have_card_alone(self, runner: RunnerHandle) -> Iterator[None]:
-        """The card without other oracles. The candidate stands still while it is waited for, since another one may be timed then."""
-        runner.process.pause()
-        with contextlib.ExitStack() as stack:
-            try:
-                stack.enter_context(self.session.card.alone())
-            finally:
-                runner.process.resume()
-            yield
 
     @contextlib.contextmanager
     def _step(self, name: str) -> Iterator[None]:
@@ -335,8 +317,7 @@ def _start_one(baselines: BaselineProcess, name: str, pool: RunnerPool | None) -
     baselines.start((name,))
     if pool is not None:
         pool.fill(reference=1)
-    with baselines.session.card.alone() if baselines.unbuilt else contextlib.nullcontext():
-        baselines.wait_ready()
+    baselines.wait_ready()
 
 
 def _choose_names(asked: tuple[str, ...], profile: str) -> tuple[str, ...]:

@@ -103,11 +103,6 @@ class BaselineProcess:
                 self.known.forget_notes()  # the next process tries the others again
                 self._wait_started()
 
-    def finish_building(self) -> None:
-        """Wait until nothing is built any longer in the process, where one runs. Raises InfrastructureError."""
-        if self._runner is not None:
-            self._wait_started()
-
     @property
     def unbuilt(self) -> tuple[str, ...]:
         """Autotuned baselines that were asked for and are not built yet: `wait_ready` does so, within a limit."""

@@ -10,12 +10,11 @@ import pytest
 
 from project import ROOT
 from tritonsmith.cli.main import run
-from tritonsmith.evaluator.caller.sharing import devices
 from tritonsmith.evaluator.caller.sharing.devices import DeviceEvaluator, name_devices, open_devices
 from tritonsmith.evaluator.cards.cards import named_card
 from tritonsmith.evaluator.errors import InfrastructureError, UsageError
 from tritonsmith.evaluator.kernel_text import KernelText
-from tritonsmith.evaluator.processes.card_lock import CardLock, CardUse
+from tritonsmith.evaluator.processes.card_lock import CardLock
 from tritonsmith.evaluator.schema import Task, TaskFacts
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
 
@@ -160,65 +159,3 @@ def test_two_processes_take_turns_and_a_dead_one_lets_go(tmp_path):
         with pytest.raises(InfrastructureError, match="closed while it waited"), waiting.hold():
             pass
     lock.close()
-
-
-def test_a_card_is_shared_until_one_measures_alone(tmp_path):
-    uses = [CardUse(CardLock("GPU-1", tmp_path)) for _ in range(3)]
-    both, measured, end = threading.Barrier(3), threading.Event(), threading.Event()
-
-    def check(use):
-        with use.share():
-            both.wait(30)  # only if both share it
-            end.wait(30)
-
-    threads = [threading.Thread(target=check, args=(use,)) for use in uses[:2]]
-
-    def measure():
-        with uses[2].share(), uses[2].alone(), uses[2].alone():
-            measured.set()
-
-    for thread in threads:
-        thread.start()
-    both.wait(30)
-    threads.append(threading.Thread(target=measure))
-    threads[-1].start()
-    assert not measured.wait(0.3)
-    end.set()
-    assert measured.wait(30)
-    for thread in threads:
-        thread.join(30)
-    assert uses[2].waited > 0.0
-    with CardLock("GPU-1", tmp_path).hold():
-        pass
-
-
-def test_two_that_share_a_card_can_both_measure(tmp_path):
-    done = []
-
-    def judge(use):
-        with use.share():
-            start.wait(30)
-            with use.alone():
-                done.append(use)
-
-    start = threading.Barrier(2)
-    threads = [threading.Thread(target=judge, args=(CardUse(CardLock("GPU-1", tmp_path)),)) for _ in range(2)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join(30)
-    assert len(done) == 2
-
-
-def test_a_card_gets_as_many_evaluators_as_are_asked_for(tmp_path, monkeypatch):
-    opened = []
-
-    def open_card(target, raw_dir, sandbox, device, baselines, mark):
-        opened.append((raw_dir.name, device, mark))
-        return StandIn(World())
-
-    monkeypatch.setattr(devices, "visible_cards", lambda: ["3"])
-    evaluator = open_devices("0", "auto", tmp_path, "auto", "beside", judges=2, open_card=open_card)
-    assert evaluator.cards == 2
-    assert sorted(opened)[0][:2] == ("device-3-0", "3") and sorted(opened)[1][0] == "device-3-1"
-    assert len({mark for *_, mark in opened}) == 1

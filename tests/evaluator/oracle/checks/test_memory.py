@@ -27,7 +27,6 @@ from tritonsmith.evaluator.oracle.judge.memory_watch import MemoryWatch
 from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.timing.known_baselines import KnownBaselines
 from tritonsmith.evaluator.oracle.timing.paired import Paired
-from tritonsmith.evaluator.processes.card_lock import CardUse
 from tritonsmith.evaluator.schema import LaunchFacts, PrecisionClass, Status
 from tritonsmith.evaluator.tasks.files import load_task
 
@@ -275,10 +274,8 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
             made.append("alone")
 
     class Baselines:
-        unbuilt = ()
-
         def __init__(self, session: Any, known: KnownBaselines | None = None) -> None:
-            self.session, self.known = session, known or KnownBaselines()
+            self.known = known or KnownBaselines()
             self.modes, self.notes = self.known.modes, self.known.notes
 
         def start(self, names: tuple[str, ...]) -> None:
@@ -294,18 +291,11 @@ def test_where_memory_is_short_baselines_that_cannot_be_the_strongest_are_timed_
 
     class Runner:
         facts = staticmethod(lambda limit: {})
-        process = SimpleNamespace(pause=lambda: None, resume=lambda: None)
-
-        def __enter__(self) -> Any:
-            made.append("runner")
-            return self
-
-        def __exit__(self, *about: object) -> None:
-            made.append("runner")
+        __enter__ = __exit__ = lambda self, *about: made.append("runner")  # noqa: E731
 
     plan = MemoryPlan(together=False, input_sets=1)
     pool = SimpleNamespace(fill=lambda **counts: made.append(f"waits: {counts}"))
-    session = cast(Any, SimpleNamespace(plan=plan, pool=pool, card=CardUse(), hardware=SimpleNamespace(l2_bytes=1)))
+    session = cast(Any, SimpleNamespace(plan=plan, pool=pool, hardware=SimpleNamespace(l2_bytes=1)))
     monkeypatch.setattr(on_card, "BaselineProcess", Baselines)
     monkeypatch.setattr(on_card, "CallTimer", lambda baselines: SimpleNamespace(set_candidate=made.append, open_baselines=lambda: None))
     monkeypatch.setattr(on_card, "TimingSession", Session)

@@ -19,7 +19,6 @@ from tritonsmith.evaluator.oracle.judge.on_card import CardJudge
 from tritonsmith.evaluator.oracle.judge.score import describe_score
 from tritonsmith.evaluator.oracle.timing.known_baselines import KnownBaselines
 from tritonsmith.evaluator.oracle.timing.result_check import ResultCheck
-from tritonsmith.evaluator.processes.card_lock import CardUse
 from tritonsmith.evaluator.schema import Comparison, LaunchFacts, Timing, TimingKind
 from tritonsmith.evaluator.tasks.files import load_task
 
@@ -67,10 +66,9 @@ class Judged:
             def compare_alone(self) -> None:
                 """Nothing is measured."""
 
-        still = SimpleNamespace(pause=lambda: None, resume=lambda: None)
-        runner = SimpleNamespace(facts=lambda limit: {}, process=still)
+        runner = SimpleNamespace(facts=lambda limit: {})
         plan = MemoryPlan(together=True)
-        session = cast(Any, SimpleNamespace(plan=plan, pool=None, card=CardUse(), hardware=SimpleNamespace(l2_bytes=1, memory_bytes=1.0)))
+        session = cast(Any, SimpleNamespace(plan=plan, pool=None, hardware=SimpleNamespace(l2_bytes=1, memory_bytes=1.0)))
         timer = SimpleNamespace(set_candidate=lambda runner: None, open_baselines=lambda: None)
         monkeypatch.setattr(on_card, "BaselineProcess", Baselines)
         monkeypatch.setattr(on_card, "CallTimer", lambda baselines: timer)
@@ -102,17 +100,17 @@ def test_strict_verdicts_have_six_baselines_and_quick_ones_four(monkeypatch: pyt
     judged = Judged(monkeypatch)
     four, six = " ".join(QUICK_BASELINES), " ".join(BASELINES)
     assert judged.made == [f"start {four}"]
-    assert judged.ask("quick") == [f"start {four}", "candidate", "wait", f"time {four}"]
-    assert judged.ask("strict") == [f"start {six}", "wait", "candidate", "wait", f"time {six}"]
-    assert judged.ask("strict") == [f"start {six}", "candidate", "wait", f"time {six}"]
-    assert judged.ask("quick") == [f"start {four}", "candidate", "wait", f"time {four}"]
+    assert judged.ask("quick") == [f"start {four}", "candidate", f"time {four}"]
+    assert judged.ask("strict") == [f"start {six}", "wait", "candidate", f"time {six}"]
+    assert judged.ask("strict") == [f"start {six}", "candidate", f"time {six}"]
+    assert judged.ask("quick") == [f"start {four}", "candidate", f"time {four}"]
 
 
 def test_names_that_were_asked_for_hold_in_both_profiles(monkeypatch: pytest.MonkeyPatch) -> None:
     judged = Judged(monkeypatch, BASELINES)
     six = " ".join(BASELINES)
-    assert judged.ask("quick") == [f"start {six}", "wait", "candidate", "wait", f"time {six}"]
-    assert Judged(monkeypatch, ("eager",)).ask("strict") == ["start eager", "candidate", "wait", "time eager"]
+    assert judged.ask("quick") == [f"start {six}", "wait", "candidate", f"time {six}"]
+    assert Judged(monkeypatch, ("eager",)).ask("strict") == ["start eager", "candidate", "time eager"]
 
 
 def test_a_verdict_goes_on_without_an_autotuner_that_takes_too_long(monkeypatch: pytest.MonkeyPatch) -> None:
