@@ -2,7 +2,7 @@
 
 import copy
 import warnings
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from typing import Any
 
 import pytest
@@ -198,6 +198,20 @@ def test_compiled_and_exported_with_free_sizes(x: torch.Tensor) -> None:
     program = torch.export.export(faster, (x.detach(),), dynamic_shapes=({0: torch.export.Dim("rows", min=2, max=8)},))
     given = torch.randn(5, 4, dtype=torch.float64)
     torch.testing.assert_close(program.module()(given), original(given))
+
+
+def test_it_compiles_ahead_of_any_call(x: torch.Tensor) -> None:
+    original, graphs = One(), []
+    faster, _ = make_drop_in(original, _ONE)
+    vars(engine_of(faster).kernel).pop("is_interpreted", None)  # a look at the text, which torch.compile cannot follow
+
+    def keep(graph: torch.fx.GraphModule, _: list[torch.Tensor]) -> Callable[..., Any]:
+        graphs.append(graph.print_readable(print_output=False))
+        return graph.forward
+
+    with torch.no_grad():
+        torch.testing.assert_close(torch.compile(faster, fullgraph=True, backend=keep)(x), original(x))
+    assert str(engine_of(faster).operator.overload) in "".join(graphs)
 
 
 def test_a_server_registers_the_kernel_in_its_own_library(x: torch.Tensor) -> None:

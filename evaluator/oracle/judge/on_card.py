@@ -117,7 +117,7 @@ class CardJudge:
                 if not self._attempts.try_again(caught):
                     return _refuse(memory.explain(caught), kernel, profile, log, memory)
         environment = {"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())}
-        return _accept(timed, timing, kernel, profile, log, environment)
+        return _accept(timed, timing, kernel, profile, log, environment, backward=self.session.task.backward)
 
     def _measure(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> tuple[Timed, list[TimingSession]]:
         """Checks and all sessions. Raises RunnerFault."""
@@ -271,11 +271,11 @@ def _list_kinds(profile: str, *, real: bool) -> tuple[str, ...]:
 
 
 def _accept(
-    timed: Timed, timing: Timing, kernel: KernelText, profile: str, log: TrialLog, environment: dict[str, Any]
+    timed: Timed, timing: Timing, kernel: KernelText, profile: str, log: TrialLog, environment: dict[str, Any], *, backward: bool
 ) -> Verdict:  # fmt: skip
     return Verdict(
-        status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts), correctness=log.correctness, timing=timing, facts=timed.facts,
-        profile=profile, message=describe_score(timing), environment=environment,
+        status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts, backward=backward), correctness=log.correctness, timing=timing,
+        facts=timed.facts, profile=profile, message=describe_score(timing), environment=environment,
         quarantine=find_suspicion(timing, timed.clocks, timed.facts, slower=timed.first.far_slower),
     )  # fmt: skip
 

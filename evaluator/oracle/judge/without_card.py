@@ -144,8 +144,8 @@ class CardFreeJudge:
                 status=fault.status, sha=kernel.sha, message=str(fault), correctness=log.correctness, facts=facts, profile=profile
             )
         return Verdict(
-            status=Status.OK, sha=kernel.sha, label=choose_label(facts), correctness=log.correctness, timing=timing, facts=facts,
-            profile=profile,
+            status=Status.OK, sha=kernel.sha, label=choose_label(facts, backward=self.session.task.backward),
+            correctness=log.correctness, timing=timing, facts=facts, profile=profile,
             message=f"ESTIMATE for {self.session.hardware.name}: {timing.median_ms:.4g} ms, {timing.score:.2f}x the estimate of "
             f"{timing.baseline}, where torch.compile has none; correct in the interpreter",
         )  # fmt: skip

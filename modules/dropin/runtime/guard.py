@@ -43,6 +43,7 @@ class Guard:
             for case in kernel.proof.cases
             for known in case.tensors
         )
+        self._is_interpreted = kernel.is_interpreted  # asked now: torch.compile cannot follow the look at the text
         self._known: dict[Any, str] = {}
         self._memory: list[Any] = []
         self.versions: tuple[int, ...] = ()
@@ -101,7 +102,7 @@ class Guard:
         device = devices[0]
         if any(other != device for other in devices):
             return "its arguments are on several devices"
-        if self.kernel.is_interpreted:
+        if self._is_interpreted:
             return "" if device.type in ("cpu", "cuda") else f"it is on {device.type}"
         if device.type != "cuda":
             return f"it is on {device.type}, and the kernel runs on a CUDA card"
