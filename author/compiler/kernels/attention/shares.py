@@ -1,0 +1,149 @@
+"""Keys of few queries shared among programs: the range of each, what it stores, and the kernel that joins their parts.
+
+A program stores its weighted sums, the maximum of its scores and the sum of its exponentials, all in fp32. The second kernel
+scales them to the common maximum and adds them in one order, so that a result is the same in every run.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from tritonsmith.author.compiler.fusing.regions import AttentionRegion
+from tritonsmith.author.compiler.ir.attention import COLUMN, LEAD, QUERY, Attention, can_be_far, list_extras
+from tritonsmith.author.compiler.ir.code import Expression, Name, Statement, number
+from tritonsmith.author.compiler.ir.indices import Index, ravel, variable
+from tritonsmith.author.compiler.ir.template import expression, statement, statements
+from tritonsmith.author.compiler.ir.values import BYTES, Tensor
+from tritonsmith.author.compiler.kernels.attention.blocks import Blocks
+from tritonsmith.author.compiler.kernels.attention.operands import WORDS, make_emitter, write_piece
+from tritonsmith.author.compiler.kernels.emitter import Arguments, Emitter
+from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
+from tritonsmith.author.compiler.kernels.pieces import assign, load, widen
+from tritonsmith.author.compiler.kernels.tiling import round_up
+from tritonsmith.author.cost import count_l2_rate, time_launches
+
+_PART = "part"
+"""The variable of a program among those that share the keys of a tile."""
+_LEAST_STEPS = 2
+"""Blocks of keys of a program, at least: the second is read while the first is multiplied."""
+_NONE, _ZERO = expression('float("-inf")'), number(0.0)
+
+
+@dataclass(frozen=True)
+class KeyShare:
+    """The keys of each program, and what it stores."""
+
+    parts: int
+    keys: int
+    """Of a program; the last may have fewer."""
+    sums: Buffer
+    """Weighted values: [tiles, parts, rows, columns]."""
+    tops: Buffer
+    """The highest score: [tiles, parts, rows]."""
+    totals: Buffer
+    """The sum of the exponentials: [tiles, parts, rows]."""
+
+    @property
+    def buffers(self) -> list[Tensor]:
+        """What a program stores."""
+        return [self.sums, self.tops, self.totals]
+
+    def write_range(self, keys: int) -> list[Statement]:
+        """The lines that say which of all keys a program has."""
+        last = "first + {own}" if self.parts * self.keys == keys else "tl.minimum(first + {own}, {keys})"
+        lines = f"part = tl.program_id(1)\nfirst = part * {{own}}\nlast = {last}"
+        return [*statements(lines, own=self.keys, **({} if self.parts * self.keys == keys else {"keys": keys}))]
+
+    def store(self, emitter: Emitter, attention: Attention, pieces: int) -> None:
+        """Store the parts of a program whose columns are in so many pieces."""
+        row, ahead = attention.row, (variable(LEAD, attention.tiles), variable(_PART, self.parts))
+        for place in range(pieces):
+            column = variable(f"{COLUMN}{place}", attention.columns)
+            at, names = ravel((*ahead, row, column), self.sums.shape), frozenset((QUERY, f"{COLUMN}{place}"))
+            emitter.store(self.sums, at, Name(f"result{place}"), names)
+        for buffer, name in ((self.tops, "most"), (self.totals, "total")):
+            emitter.store(buffer, ravel((*ahead, row), buffer.shape), Name(name), frozenset((QUERY,)))
+
+
+def plan_share(region: AttentionRegion, blocks: Blocks) -> KeyShare | None:
+    """The keys of each of several programs; None where one has all: the card is busy so, or a second launch costs more."""
+    one, card = region.attention, region.card
+    programs, steps = one.tiles * -(-one.rows // blocks.queries), -(-one.keys // blocks.keys)
+    if not one.few or 2 * programs >= card.processors or steps < 2 * _LEAST_STEPS:
+        return None
+    own = -(-steps // min(card.processors // programs, steps // _LEAST_STEPS))
+    parts = -(-steps // own)
+    read = one.keys * (one.features * BYTES[one.key.dtype] + one.columns * BYTES[one.value.dtype])
+    if read * (1 - 1 / parts) / count_l2_rate(card) <= time_launches():
+        return None
+    shape = (one.tiles, parts, one.rows)
+    return KeyShare(
+        parts, own * blocks.keys, Buffer(shape=(*shape, one.columns), dtype="float32", name="sums"),
+        Buffer(shape=shape, dtype="float32", name="tops"), Buffer(shape=shape, dtype="float32", name="totals"),
+    )  # fmt: skip
+
+
+def is_masked(score: Tensor, attention: Attention) -> bool:
+    """Whether a score can be minus infinity for all keys of a block."""
+    return bool(list_extras(score, attention.product))
+
+
+def write_join(region: AttentionRegion, name: str, blocks: Blocks, share: KeyShare, wide: bool) -> Kernel:
+    """The kernel that joins the parts: a program for each query of a head."""
+    one, arguments, places = region.attention, Arguments(), round_up(share.parts)
+    pieces = range(len(blocks.columns))
+    arguments.used |= WORDS | {"top", "factor"} | {f"{word}{place}" for word in ("c", "result") for place in pieces}
+    emitter = make_emitter(region, arguments, blocks)
+    emitter.bounds |= {QUERY: None, _PART: Name("valid") if places > share.parts else None}
+    row = variable(QUERY, one.rows)
+    ahead = (variable(LEAD, one.tiles), variable(_PART, share.parts), row)
+    emitter.line(*_find_row(one, wide), *statements("part = tl.arange(0, {places})[:, None]", places=places))
+    if places > share.parts:
+        emitter.line(*statements("valid = part < {parts}", parts=share.parts))
+    for place, (start, size) in enumerate(blocks.columns):
+        emitter.line(*write_piece(f"c{place}", start, size, one.columns, None, wide, down=False))
+    emitter.line(assign("most", _read(emitter, share.tops, ravel(ahead, share.tops.shape), _NONE)))
+    emitter.line(*_scale(one))
+    total = _read(emitter, share.totals, ravel(ahead, share.totals.shape), _ZERO)
+    emitter.line(statement("total = tl.sum({total} * factor, 0, keep_dims=True)", total=total))
+    if one.empty_is_zero and is_masked(one.score, one):
+        emitter.line(statement("total = tl.where(total == 0.0, 1.0, total)  # a query that sees no key gets zeros"))
+    for place in pieces:
+        column = variable(f"{COLUMN}{place}", one.columns)
+        sums = _read(emitter, share.sums, ravel((*ahead, column), share.sums.shape), _ZERO)
+        emitter.line(statement("{r} = tl.sum({sums} * factor, 0, keep_dims=True)", r=f"result{place}", sums=sums))
+        result = expression("{r} / total", r=f"result{place}")
+        emitter.store(one, ravel(one.place(row, column), one.shape), result, frozenset((f"{COLUMN}{place}",)))
+    return Kernel(
+        name=name, does=f"Join the parts of {share.parts} programs that have shared the keys.", arguments=arguments.list(), sizes=[],
+        constants=[], body=emitter.scopes[0].lines, grid=expression("({programs},)", programs=one.tiles * one.rows), stores=[one], warps=4,
+    )  # fmt: skip
+
+
+def _find_row(attention: Attention, wide: bool) -> list[Statement]:
+    """The lines that say which row of which tile a program has."""
+    rows = attention.rows
+    body = [statement("program = tl.program_id(0)")]
+    if attention.tiles > 1:
+        lead = expression("(program // {rows})", rows=rows) if rows > 1 else Name("program")
+        body.append(assign(LEAD, widen(lead, wide)))
+    if rows > 1:
+        body.append(assign(QUERY, expression("program % {rows}", rows=rows) if attention.tiles > 1 else Name("program")))
+    return body
+
+
+def _scale(attention: Attention) -> list[Statement]:
+    """The lines that give each part the factor which brings it to the common maximum."""
+    lines = [statement("top = tl.max(most, 0, keep_dims=True)")]
+    if is_masked(attention.score, attention):
+        lines.append(statement("top = tl.where(top == {none}, 0.0, top)", none=_NONE))
+    power = expression("most - top")
+    if can_be_far(attention.score, attention.product):  # these scores are no powers of two yet
+        power = expression("(most - top) * {binary}", binary=math.log2(math.e))
+    return [*lines, statement("factor = tl.exp2({power})", power=power)]
+
+
+def _read(emitter: Emitter, buffer: Buffer, index: Index, neutral: Expression) -> Expression:
+    """A load of the parts of a row."""
+    return load(emitter.address(buffer, index), emitter.mask(index.names), neutral)
