@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tritonsmith.author.cards.fits import HeadFits
-from tritonsmith.author.cards.model import model_card
+from tritonsmith.author.cards.model import CardModel, model_card
 from tritonsmith.author.compiler.costs import (
     account_regions,
     describe_gain,

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from tritonsmith.author.compiler.fusing.regions import AttentionRegion
 from tritonsmith.author.compiler.ir.attention import COLUMN, LEAD, QUERY, Attention, can_be_far, list_extras
 from tritonsmith.author.compiler.ir.code import Expression, Name, Statement, number
-from tritonsmith.author.compiler.ir.indices import Index, ravel, variable
+from tritonsmith.author.compiler.ir.indices import ZERO, Index, ravel, variable
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import BYTES, Tensor
 from tritonsmith.author.compiler.kernels.attention.blocks import Blocks
@@ -27,6 +27,8 @@ _PART = "part"
 """The variable of a program among those that share the keys of a tile."""
 _LEAST_STEPS = 2
 """Blocks of keys of a program, at least: the second is read while the first is multiplied."""
+_TOP, _TOTAL = ZERO, ZERO + 1
+"""Where `scales` has the highest score, and the sum."""
 _NONE, _ZERO = expression('float("-inf")'), number(0.0)
 
 
@@ -39,15 +41,13 @@ class KeyShare:
     """Of a program; the last may have fewer."""
     sums: Buffer
     """Weighted values: [tiles, parts, rows, columns]."""
-    tops: Buffer
-    """The highest score: [tiles, parts, rows]."""
-    totals: Buffer
-    """The sum of the exponentials: [tiles, parts, rows]."""
+    scales: Buffer
+    """The highest score and the sum of the exponentials: [tiles, parts, 2, rows]."""
 
     @property
     def buffers(self) -> list[Tensor]:
         """What a program stores."""
-        return [self.sums, self.tops, self.totals]
+        return [self.sums, self.scales]
 
     def write_range(self, keys: int) -> list[Statement]:
         """The lines that say which of all keys a program has."""
@@ -62,8 +62,8 @@ class KeyShare:
             column = variable(f"{COLUMN}{place}", attention.columns)
             at, names = ravel((*ahead, row, column), self.sums.shape), frozenset((QUERY, f"{COLUMN}{place}"))
             emitter.store(self.sums, at, Name(f"result{place}"), names)
-        for buffer, name in ((self.tops, "most"), (self.totals, "total")):
-            emitter.store(buffer, ravel((*ahead, row), buffer.shape), Name(name), frozenset((QUERY,)))
+        for which, name in ((_TOP, "most"), (_TOTAL, "total")):
+            emitter.store(self.scales, ravel((*ahead, which, row), self.scales.shape), Name(name), frozenset((QUERY,)))
 
 
 def plan_share(region: AttentionRegion, blocks: Blocks) -> KeyShare | None:
@@ -77,10 +77,9 @@ def plan_share(region: AttentionRegion, blocks: Blocks) -> KeyShare | None:
     read = one.keys * (one.features * BYTES[one.key.dtype] + one.columns * BYTES[one.value.dtype])
     if read * (1 - 1 / parts) / count_l2_rate(card) <= time_launches():
         return None
-    shape = (one.tiles, parts, one.rows)
     return KeyShare(
-        parts, own * blocks.keys, Buffer(shape=(*shape, one.columns), dtype="float32", name="sums"),
-        Buffer(shape=shape, dtype="float32", name="tops"), Buffer(shape=shape, dtype="float32", name="totals"),
+        parts, own * blocks.keys, Buffer(shape=(one.tiles, parts, one.rows, one.columns), dtype="float32", name="sums"),
+        Buffer(shape=(one.tiles, parts, 2, one.rows), dtype="float32", name="scales"),
     )  # fmt: skip
 
 
@@ -97,21 +96,21 @@ def write_join(region: AttentionRegion, name: str, blocks: Blocks, share: KeySha
     emitter = make_emitter(region, arguments, blocks)
     emitter.bounds |= {QUERY: None, _PART: Name("valid") if places > share.parts else None}
     row = variable(QUERY, one.rows)
-    ahead = (variable(LEAD, one.tiles), variable(_PART, share.parts), row)
+    ahead = (variable(LEAD, one.tiles), variable(_PART, share.parts))
     emitter.line(*_find_row(one, wide), *statements("part = tl.arange(0, {places})[:, None]", places=places))
     if places > share.parts:
         emitter.line(*statements("valid = part < {parts}", parts=share.parts))
     for place, (start, size) in enumerate(blocks.columns):
         emitter.line(*write_piece(f"c{place}", start, size, one.columns, None, wide, down=False))
-    emitter.line(assign("most", _read(emitter, share.tops, ravel(ahead, share.tops.shape), _NONE)))
+    emitter.line(assign("most", _read(emitter, share.scales, ravel((*ahead, _TOP, row), share.scales.shape), _NONE)))
     emitter.line(*_scale(one))
-    total = _read(emitter, share.totals, ravel(ahead, share.totals.shape), _ZERO)
+    total = _read(emitter, share.scales, ravel((*ahead, _TOTAL, row), share.scales.shape), _ZERO)
     emitter.line(statement("total = tl.sum({total} * factor, 0, keep_dims=True)", total=total))
     if one.empty_is_zero and is_masked(one.score, one):
         emitter.line(statement("total = tl.where(total == 0.0, 1.0, total)  # a query that sees no key gets zeros"))
     for place in pieces:
         column = variable(f"{COLUMN}{place}", one.columns)
-        sums = _read(emitter, share.sums, ravel((*ahead, column), share.sums.shape), _ZERO)
+        sums = _read(emitter, share.sums, ravel((*ahead, row, column), share.sums.shape), _ZERO)
         emitter.line(statement("{r} = tl.sum({sums} * factor, 0, keep_dims=True)", r=f"result{place}", sums=sums))
         result = expression("{r} / total", r=f"result{place}")
         emitter.store(one, ravel(one.place(row, column), one.shape), result, frozenset((f"{COLUMN}{place}",)))
