@@ -8,8 +8,6 @@ import sys
 import tempfile
 from pathlib import Path
 
-import torch
-
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from recipe_cases.reading import change_card, describe_case
@@ -60,7 +58,7 @@ CASES = [
 
 
 def measure(case: RegionCase, folder: Path) -> float:
-    """The largest error of the kernel that is written for a case; infinite where the keys are shared and should not, or the reverse."""
+    """The largest error of the kernel that is written for a case; infinite where keys are shared against its name, or not shared."""
     task, facts = describe_case(case)
     plan = read_regions(task, facts, SLOW)
     settings = REGIONS.recipes[0].defaults(plan, SLOW.hardware, task.precision)
@@ -78,4 +76,4 @@ def measure(case: RegionCase, folder: Path) -> float:
 
 if __name__ == "__main__":
     with tempfile.TemporaryDirectory() as made:
-        print(json.dumps({case.name: measure(case, Path(made)) for case in CASES}))
+        json.dump({case.name: measure(case, Path(made)) for case in CASES}, sys.stdout)
