@@ -1,4 +1,4 @@
-"""Attention with few queries: heads that share keys are rows of one tile, and programs share the keys where they are few."""
+"""Attention with few queries: heads with the same keys are rows of one tile, and idle programs share keys."""
 
 import json
 import os
@@ -19,10 +19,16 @@ BY_NAME = "return F.scaled_dot_product_attention(q, k, v, enable_gqa=True)"
 REPEATED = "k, v = (x.{} for x in (k, v)); return ((q@k.mT)*0.25).softmax(-1)@v"
 
 
-def plan_heads(forward: str, batch: int = 2, queries: int = 1, keys: int = 300, heads: tuple[int, int] = (8, 2)) -> RegionPlan:
+def plan_heads(
+    forward: str, batch: int = 2, queries: int = 1, keys: int = 300, heads: tuple[int, int] = (8, 2)
+) -> RegionPlan:
     """The plan for bf16 heads of 64."""
     shapes = [(batch, heads[0], queries, 64), *[(batch, heads[1], keys, 64)] * 2]
-    return plan_of(forward, ", ".join(f"torch.empty({shape}, dtype=torch.bfloat16)" for shape in shapes), arguments="q, k, v")
+    return plan_of(
+        forward,
+        ", ".join(f"torch.empty({shape}, dtype=torch.bfloat16)" for shape in shapes),
+        arguments="q, k, v",
+    )
 
 
 def write(plan: RegionPlan) -> str:
@@ -82,7 +88,16 @@ def test_programs_share_keys_where_processors_would_be_idle(batch: int, keys: in
 def test_few_queries_are_right() -> None:
     """Grouped heads, one and three queries, ragged numbers of keys, masks, with shared keys and without."""
     environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, str(SCRIPT)], env=environment, capture_output=True, text=True, timeout=300, check=False)
+    done = subprocess.run(
+        [sys.executable, str(SCRIPT)],
+        env=environment,
+        capture_output=True,
+        text=True,
+        timeout=300,
+        check=False,
+    )
     assert done.returncode == 0, done.stderr[-3000:]
     errors: dict[str, float] = json.loads(done.stdout)
-    assert errors and not [name for name, error in errors.items() if not error < (1e-5 if "fp32" in name else 2e-3)]
+    assert errors and not [
+        name for name, error in errors.items() if not error < (1e-5 if "fp32" in name else 2e-3)
+    ]

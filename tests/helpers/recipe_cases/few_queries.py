@@ -1,6 +1,6 @@
-"""Attention with few queries beside PyTorch in float64; a script under TRITON_INTERPRET=1 that prints {case: largest error}.
+"""Attention with few queries beside float64. Under TRITON_INTERPRET=1 it prints {case: largest error}.
 
-An error is relative to the largest element of the result. The card is so slow that a second launch always pays.
+An error is relative to the largest element of a result. The card is so slow that a second launch always pays.
 """
 
 import json
@@ -26,12 +26,20 @@ MASKED = "return F.scaled_dot_product_attention(q, k, v, attn_mask={}, enable_gq
 
 def draw(batch: int, queries: int, keys: int, kind: str = "half", more: str = "") -> str:
     """Inputs of 8 heads on 2, with 16 features."""
-    return ", ".join(f"torch.randn({batch}, {heads}, {rows}, 16).{kind}()" for heads, rows in ((8, queries), (2, keys), (2, keys))) + more
+    return (
+        ", ".join(
+            f"torch.randn({batch}, {heads}, {rows}, 16).{kind}()"
+            for heads, rows in ((8, queries), (2, keys), (2, keys))
+        )
+        + more
+    )
 
 
 def describe(name: str, forward: str, inputs: str) -> RegionCase:
     """A case with a mask as the last argument, where there is one."""
-    return RegionCase(name, forward, inputs, arguments="q, k, v, m" if inputs.count("torch.") > 3 else "q, k, v")
+    return RegionCase(
+        name, forward, inputs, arguments="q, k, v, m" if inputs.count("torch.") > 3 else "q, k, v"
+    )
 
 
 CASES = [
@@ -51,14 +59,15 @@ CASES = [
     ),
     describe(
         "shared keys in fp32, hidden by a number",
-        "w=torch.where(m, (q@k.repeat_interleave(4, 1).mT)*0.25, -1e9); return w.softmax(-1)@v.repeat_interleave(4, 1)",
+        "w=torch.where(m, (q@k.repeat_interleave(4, 1).mT)*0.25, -1e9); "
+        "return w.softmax(-1)@v.repeat_interleave(4, 1)",
         draw(1, 1, 256, "float", ", torch.arange(256)[None, None, None] < 100"),
     ),
 ]
 
 
 def measure(case: RegionCase, folder: Path) -> float:
-    """The largest error of the kernel that is written for a case; infinite where keys are shared against its name, or not shared."""
+    """The largest error of a case's kernel; infinite where its name is wrong about shared keys."""
     task, facts = describe_case(case)
     plan = read_regions(task, facts, SLOW)
     settings = REGIONS.recipes[0].defaults(plan, SLOW.hardware, task.precision)

@@ -1,7 +1,7 @@
-"""Keys of few queries shared among programs: the range of each, what it stores, and the kernel that joins their parts.
+"""Keys of few queries that programs share: the range of each, what it stores, and how the parts are joined.
 
-A program stores its weighted sums, the maximum of its scores and the sum of its exponentials, all in fp32. The second kernel
-scales them to the common maximum and adds them in one order, so that a result is the same in every run.
+A program stores its weighted sums, the maximum of its scores and the sum of its exponentials, all in fp32.
+The second kernel scales them to the common maximum and adds them in one order: every run has the same result.
 """
 
 from __future__ import annotations
@@ -51,9 +51,13 @@ class KeyShare:
 
     def write_range(self, keys: int) -> list[Statement]:
         """The lines that say which of all keys a program has."""
-        last = "first + {own}" if self.parts * self.keys == keys else "tl.minimum(first + {own}, {keys})"
-        lines = f"part = tl.program_id(1)\nfirst = part * {{own}}\nlast = {last}"
-        return [*statements(lines, own=self.keys, **({} if self.parts * self.keys == keys else {"keys": keys}))]
+        last = expression("first + {own}", own=self.keys)
+        if self.parts * self.keys > keys:
+            last = expression("tl.minimum({last}, {keys})", last=last, keys=keys)
+        return [
+            *statements("part = tl.program_id(1)\nfirst = part * {own}", own=self.keys),
+            assign("last", last),
+        ]
 
     def store(self, emitter: Emitter, attention: Attention, pieces: int) -> None:
         """Store the parts of a program whose columns are in so many pieces."""
@@ -63,24 +67,28 @@ class KeyShare:
             at, names = ravel((*ahead, row, column), self.sums.shape), frozenset((QUERY, f"{COLUMN}{place}"))
             emitter.store(self.sums, at, Name(f"result{place}"), names)
         for which, name in ((_TOP, "most"), (_TOTAL, "total")):
-            emitter.store(self.scales, ravel((*ahead, which, row), self.scales.shape), Name(name), frozenset((QUERY,)))
+            emitter.store(
+                self.scales, ravel((*ahead, which, row), self.scales.shape), Name(name), frozenset((QUERY,))
+            )
 
 
 def plan_share(region: AttentionRegion, blocks: Blocks) -> KeyShare | None:
-    """The keys of each of several programs; None where one has all: the card is busy so, or a second launch costs more."""
-    one, card = region.attention, region.card
-    programs, steps = one.tiles * -(-one.rows // blocks.queries), -(-one.keys // blocks.keys)
-    if not one.few or 2 * programs >= card.processors or steps < 2 * _LEAST_STEPS:
+    """The keys of each of several programs; None where each tile has one program.
+
+    That is so where half of the processors have a program, and where sharing saves less than a launch takes.
+    """
+    heads, card = region.attention, region.card
+    programs, steps = heads.tiles * -(-heads.rows // blocks.queries), -(-heads.keys // blocks.keys)
+    if not heads.few or 2 * programs >= card.processors or steps < 2 * _LEAST_STEPS:
         return None
     own = -(-steps // min(card.processors // programs, steps // _LEAST_STEPS))
     parts = -(-steps // own)
-    read = one.keys * (one.features * BYTES[one.key.dtype] + one.columns * BYTES[one.value.dtype])
+    read = heads.keys * (heads.features * BYTES[heads.key.dtype] + heads.columns * BYTES[heads.value.dtype])
     if read * (1 - 1 / parts) / count_l2_rate(card) <= time_launches():
         return None
-    return KeyShare(
-        parts, own * blocks.keys, Buffer(shape=(one.tiles, parts, one.rows, one.columns), dtype="float32", name="sums"),
-        Buffer(shape=(one.tiles, parts, 2, one.rows), dtype="float32", name="scales"),
-    )  # fmt: skip
+    sums = Buffer(shape=(heads.tiles, parts, heads.rows, heads.columns), dtype="float32", name="sums")
+    scales = Buffer(shape=(heads.tiles, parts, 2, heads.rows), dtype="float32", name="scales")
+    return KeyShare(parts, own * blocks.keys, sums, scales)
 
 
 def is_masked(score: Tensor, attention: Attention) -> bool:
@@ -90,33 +98,50 @@ def is_masked(score: Tensor, attention: Attention) -> bool:
 
 def write_join(region: AttentionRegion, name: str, blocks: Blocks, share: KeyShare, wide: bool) -> Kernel:
     """The kernel that joins the parts: a program for each query of a head."""
-    one, arguments, places = region.attention, Arguments(), round_up(share.parts)
+    attention, arguments, places = region.attention, Arguments(), round_up(share.parts)
     pieces = range(len(blocks.columns))
-    arguments.used |= WORDS | {"top", "factor"} | {f"{word}{place}" for word in ("c", "result") for place in pieces}
+    arguments.used |= (
+        WORDS | {"top", "factor"} | {f"{word}{place}" for word in ("c", "result") for place in pieces}
+    )
     emitter = make_emitter(region, arguments, blocks)
     emitter.bounds |= {QUERY: None, _PART: Name("valid") if places > share.parts else None}
-    row = variable(QUERY, one.rows)
-    ahead = (variable(LEAD, one.tiles), variable(_PART, share.parts))
-    emitter.line(*_find_row(one, wide), *statements("part = tl.arange(0, {places})[:, None]", places=places))
+    row = variable(QUERY, attention.rows)
+    ahead = (variable(LEAD, attention.tiles), variable(_PART, share.parts))
+    emitter.line(
+        *_find_row(attention, wide), *statements("part = tl.arange(0, {places})[:, None]", places=places)
+    )
     if places > share.parts:
         emitter.line(*statements("valid = part < {parts}", parts=share.parts))
     for place, (start, size) in enumerate(blocks.columns):
-        emitter.line(*write_piece(f"c{place}", start, size, one.columns, None, wide, down=False))
-    emitter.line(assign("most", _read(emitter, share.scales, ravel((*ahead, _TOP, row), share.scales.shape), _NONE)))
-    emitter.line(*_scale(one))
+        emitter.line(*write_piece(f"c{place}", start, size, attention.columns, None, wide, down=False))
+    emitter.line(
+        assign("most", _read(emitter, share.scales, ravel((*ahead, _TOP, row), share.scales.shape), _NONE))
+    )
+    emitter.line(*_scale(attention))
     total = _read(emitter, share.scales, ravel((*ahead, _TOTAL, row), share.scales.shape), _ZERO)
     emitter.line(statement("total = tl.sum({total} * factor, 0, keep_dims=True)", total=total))
-    if one.empty_is_zero and is_masked(one.score, one):
-        emitter.line(statement("total = tl.where(total == 0.0, 1.0, total)  # a query that sees no key gets zeros"))
+    if attention.empty_is_zero and is_masked(attention.score, attention):
+        emitter.line(
+            statement("total = tl.where(total == 0.0, 1.0, total)  # a query that sees no key gets zeros")
+        )
     for place in pieces:
-        column = variable(f"{COLUMN}{place}", one.columns)
+        column = variable(f"{COLUMN}{place}", attention.columns)
         sums = _read(emitter, share.sums, ravel((*ahead, row, column), share.sums.shape), _ZERO)
-        emitter.line(statement("{r} = tl.sum({sums} * factor, 0, keep_dims=True)", r=f"result{place}", sums=sums))
+        emitter.line(
+            statement("{r} = tl.sum({sums} * factor, 0, keep_dims=True)", r=f"result{place}", sums=sums)
+        )
         result = expression("{r} / total", r=f"result{place}")
-        emitter.store(one, ravel(one.place(row, column), one.shape), result, frozenset((f"{COLUMN}{place}",)))
+        emitter.store(
+            attention,
+            ravel(attention.place(row, column), attention.shape),
+            result,
+            frozenset((f"{COLUMN}{place}",)),
+        )
     return Kernel(
-        name=name, does=f"Join the parts of {share.parts} programs that have shared the keys.", arguments=arguments.list(), sizes=[],
-        constants=[], body=emitter.scopes[0].lines, grid=expression("({programs},)", programs=one.tiles * one.rows), stores=[one], warps=4,
+        name=name, does=f"Join the parts of {share.parts} programs that have shared the keys.",
+        arguments=arguments.list(), sizes=[], constants=[], body=emitter.scopes[0].lines,
+        grid=expression("({programs},)", programs=attention.tiles * attention.rows),
+        stores=[attention], warps=4,
     )  # fmt: skip
 
 
@@ -128,7 +153,11 @@ def _find_row(attention: Attention, wide: bool) -> list[Statement]:
         lead = expression("(program // {rows})", rows=rows) if rows > 1 else Name("program")
         body.append(assign(LEAD, widen(lead, wide)))
     if rows > 1:
-        body.append(assign(QUERY, expression("program % {rows}", rows=rows) if attention.tiles > 1 else Name("program")))
+        body.append(
+            assign(
+                QUERY, expression("program % {rows}", rows=rows) if attention.tiles > 1 else Name("program")
+            )
+        )
     return body
 
 
