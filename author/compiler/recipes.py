@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from tritonsmith.author.cards.fits import HeadFits
-from tritonsmith.author.cards.model import model_card
+from tritonsmith.author.cards.model import CardModel, model_card
 from tritonsmith.author.compiler.costs import (
     account_regions,
     describe_gain,
@@ -49,6 +48,8 @@ _ROWS = ("tile", "whole_row", "per_thread", "parts")
 """Settings of rows only."""
 _SMALLER = ((128, 64), (128, 32), (64, 64), (64, 32), (32, 32), (16, 16))
 """Blocks of queries and keys to try, until one fits the card."""
+_STREAMED = ((64, 128),)
+"""The first to try where few queries of 16 bits read many keys, and each processor has one program at most."""
 _SMALLER_TILES: tuple[Settings, ...] = (
     {}, {"num_stages": 2}, {"num_stages": 2, "block_k": 32}, {"num_stages": 2, "block_k": 32, "block_m": 64, "block_n": 64},
 )  # fmt: skip
@@ -83,7 +84,7 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     plain = _choose_products(precision, fine=_has_fine_results(plan)) | {"registers": model_card(hardware).fits.tiles.third_registers}
     if _multiplies_half(plan):
         plain |= {"block_n": WIDE}
-    tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain, plan.card.fits.heads)
+    tries = _list_blocks([one for each in plan.all_sizes for one in each.attentions], plain, plan.card)
     found = next((settings for settings in tries if _fits_attentions(plan, settings, hardware)), None)
     if found is not None:
         smaller = (found | tiles for tiles in _SMALLER_TILES)
@@ -96,15 +97,19 @@ def _defaults(plan: KernelPlan, hardware: Hardware, precision: PrecisionClass) -
     return found | {"replayed": many and predict_launches(plan) > _FEW_LAUNCHES * predict_work(plan, precision) + predict_copies(plan)}
 
 
-def _list_blocks(attentions: list[Attention], plain: Settings, fits: HeadFits) -> list[Settings]:
+def _list_blocks(attentions: list[Attention], plain: Settings, card: CardModel) -> list[Settings]:
     """Settings with blocks of queries and keys, those to try first ahead."""
     widest = max((max(one.features, one.columns) for one in attentions), default=0)
-    few_warps = plain | {"attention_warps": 4}
+    fits, few_warps = card.fits.heads, plain | {"attention_warps": 4}
     sizes: tuple[tuple[int, int], ...] = _SMALLER
     settings = plain
-    if widest > fits.wide:
+    half = bool(attentions) and all(not {one.query.dtype, one.value.dtype} & {*IN_PARTS} for one in attentions)
+    if half and all(one.few for one in attentions):  # a processor has one program of many keys, or several of fewer
+        once = all(one.tiles <= card.processors for one in attentions)
+        sizes, settings = (*_STREAMED, *_SMALLER[2:]) if once else _SMALLER[2:], plain | {"attention_stages": 3}
+    elif widest > fits.wide:
         sizes = _SMALLER[1:]
-    elif attentions and all(not {one.query.dtype, one.value.dtype} & {*IN_PARTS} for one in attentions):
+    elif half:
         sizes, settings = _SMALLER[2:], plain | {"attention_stages": 3}
     elif widest <= fits.small and all(splits_ahead(one, choose_blocks(one, few_warps), few_warps) for one in attentions):
         settings = few_warps

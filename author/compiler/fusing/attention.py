@@ -43,13 +43,13 @@ def is_cheap(operand: Tensor, in_memory: Callable[[Tensor], bool]) -> bool:
 def list_elements(attention: Attention) -> list[tuple[Tensor, Coordinates]]:
     """The elements of all operands that the kernel meets, and of the score."""
     one = attention
-    query, key = variable(QUERY, one.queries), variable(KEY, one.keys)
+    key = variable(KEY, one.keys)
     feature, column = variable(FEATURE, one.features), variable(COLUMN, one.columns)
     found = [
-        (one.query, one.find(one.query, query, feature)),
+        (one.query, one.find_row(one.query, feature)),
         (one.key, one.find(one.key, key, feature)),
         (one.value, one.find(one.value, key, column)),
-        (one.score, one.find(one.score, query, key)),
+        (one.score, one.find_row(one.score, key)),
     ]
     return found if one.hidden is None else [*found, (one.hidden, find_hidden(one))]
 

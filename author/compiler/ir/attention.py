@@ -4,13 +4,23 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from functools import cached_property
 
-from tritonsmith.author.compiler.ir.indices import Coordinates, Index, count, unravel, variable
+from tritonsmith.author.compiler.ir.indices import Coordinates, Index, count, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.operators import Applied, Constant, Operand, Operator, Tree, iterate
-from tritonsmith.author.compiler.ir.values import FLOATS, Formula, LibraryCall, Tensor
+from tritonsmith.author.compiler.ir.values import FLOATS, Formula, LibraryCall, Tensor, list_reads
 
 LEAD, QUERY, KEY, FEATURE, COLUMN = "lead", "m", "n", "d", "c"
-"""Variables: the head of a batch, the query, the key, the feature of query and key, the column of a value."""
+"""Variables: the head of a batch, the query, the key, the feature of query and key, the column of a value.
+Of few queries the first is a group of heads, and the second a row of its tile."""
+_MEMBER = "member"
+"""The variable of a head within its group."""
+_FEW_QUERIES, _MANY_KEYS = 16, 256
+"""Queries of a head, at most, and keys, at least, of which reading keys and values takes the time."""
+_GROUP_ROWS = 32
+"""Rows of a tile up to which its products are instructions of a warp, which have their left operand in registers on every card."""
+_WIDEST_FEW = 256
+"""Features and columns that a program keeps, up to which few queries have a form of their own."""
 
 
 @dataclass(eq=False, kw_only=True)
@@ -79,20 +89,73 @@ class Attention(Tensor):
         """V."""
         return self.value.shape[-1]
 
+    @cached_property
+    def few(self) -> bool:
+        """Whether its heads have so few queries that it is bound by reading keys and values."""
+        streamed = self.queries <= _FEW_QUERIES and self.keys >= _MANY_KEYS
+        return self.softmax and not self.causal and streamed and max(self.features, self.columns) <= _WIDEST_FEW
+
+    @cached_property
+    def group(self) -> int:
+        """Neighbouring heads with the same keys and values whose few queries are the rows of one tile; 1 where queries are many."""
+        most = _GROUP_ROWS // self.queries if self.few and self.leads else 1
+        return next((size for size in range(most, 1, -1) if self.leads[-1] % size == 0 and self._shares_keys(size)), 1)
+
+    def _shares_keys(self, size: int) -> bool:
+        """Whether so many neighbouring heads read the same elements of keys and values."""
+        lead = variable(LEAD, self.heads // size) * size + variable(_MEMBER, size)
+        column = variable(COLUMN, max(self.features, self.columns))
+        todo = [(one, (*unravel(lead, one.shape[:-2]), variable(KEY, self.keys), column)) for one in (self.key, self.value)]
+        while todo:
+            value, at = todo.pop()
+            reads = list_reads(value, at)
+            if any(_MEMBER in guard.names for read in reads for guard in read.guards):
+                return False
+            if not reads and _MEMBER in ravel(at, value.shape).names:
+                return False
+            todo += [(read.value, read.at) for read in reads]
+        return True
+
+    @property
+    def tiles(self) -> int:
+        """Heads, or groups of them, each of which is a tile of `rows`."""
+        return self.heads // self.group if self.group > 1 else self.heads
+
+    @property
+    def rows(self) -> int:
+        """Queries of a head, or of a group of heads."""
+        return self.queries * self.group
+
+    @property
+    def row(self) -> Index:
+        """A row of a tile. Of few queries it is a block of rows, of one query too."""
+        return variable(QUERY, max(2, self.rows) if self.few else self.rows)
+
     @property
     def flops(self) -> float:
         """Of both products; half of them where later keys are never seen."""
         whole = 2.0 * self.heads * self.queries * self.keys * (self.features + self.columns)
         return whole / 2 if self.causal or self.hidden is not None else whole
 
-    def find(self, tensor: Tensor, row: Index, column: Index) -> Coordinates:
-        """Where an operand has the element of a head, a row and a column."""
-        return (*unravel(variable(LEAD, self.heads), tensor.shape[:-2]), row, column)
+    def find(self, tensor: Tensor, key: Index, column: Index) -> Coordinates:
+        """Where keys or values have the element of a head, a key and a column."""
+        lead = variable(LEAD, self.tiles)
+        return (*unravel(lead * self.group if self.group > 1 else lead, tensor.shape[:-2]), key, column)
+
+    def find_row(self, tensor: Tensor, column: Index) -> Coordinates:
+        """Where the queries or the scores have the element of a row and a column."""
+        return self._locate(self.row, column, tensor.shape[:-2])
 
     def place(self, row: Index, column: Index) -> Coordinates:
         """Where the result has an element."""
-        plain = (*unravel(variable(LEAD, self.heads), self.leads), row, column)
+        plain = self._locate(row, column, self.leads)
         return tuple(plain[axis] for axis in self.order)
+
+    def _locate(self, row: Index, column: Index, leads: tuple[int, ...]) -> Coordinates:
+        lead = variable(LEAD, self.tiles)
+        if self.group > 1:
+            lead, row = lead * self.group + row // self.queries, row % self.queries
+        return (*unravel(lead, leads), row, column)
 
 
 def find_factor(score: Tensor, product: Tensor) -> float | None:

@@ -80,6 +80,9 @@ ATTENTION = [
                arguments="q, k, v"),
     RegionCase("bf16 attention", "return F.scaled_dot_product_attention(q, k*1.5, v, is_causal=True)",
                ", ".join(["torch.randn(2, 3, 70, 32).bfloat16()"] * 3), arguments="q, k, v"),
+    RegionCase("one query of heads that share keys", "return F.scaled_dot_product_attention(q, k, v, attn_mask=m, enable_gqa=True)",
+               "torch.randn(2, 8, 1, 32).bfloat16(), torch.randn(2, 2, 300, 32).bfloat16(), torch.randn(2, 2, 300, 32).bfloat16(), "
+               "(torch.arange(300)<torch.tensor([200, 90])[:, None])[:, None, None]", arguments="q, k, v, m"),
     RegionCase("fp16 attention by hand", "return ((q@k.transpose(-1, -2)).float()*0.2).softmax(-1).to(v.dtype)@v",
                ", ".join(["torch.randn(2, 3, 40, 16).half()"] * 3), arguments="q, k, v"),
     RegionCase("a module of heads", "return self.n(self.a(x, x, x)[0]+x)", "torch.randn(30, 2, 32)",

@@ -10,7 +10,7 @@ import math
 
 from tritonsmith.author.compiler.fusing.attention import find_hidden
 from tritonsmith.author.compiler.fusing.regions import AttentionRegion
-from tritonsmith.author.compiler.ir.attention import COLUMN, KEY, LEAD, QUERY, can_be_far, find_factor, list_extras
+from tritonsmith.author.compiler.ir.attention import COLUMN, KEY, LEAD, QUERY, can_be_far, find_factor
 from tritonsmith.author.compiler.ir.code import Expression, Name, Statement, number
 from tritonsmith.author.compiler.ir.indices import ravel, variable
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
@@ -30,6 +30,7 @@ from tritonsmith.author.compiler.kernels.attention.operands import (
     write_piece,
 )
 from tritonsmith.author.compiler.kernels.attention.products import HeadProducts
+from tritonsmith.author.compiler.kernels.attention.shares import KeyShare, is_masked, plan_share, write_join
 from tritonsmith.author.compiler.kernels.emitter import Arguments
 from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel
 from tritonsmith.author.compiler.kernels.pieces import add, assign, choose, loop, store, widen
@@ -59,17 +60,23 @@ _UPDATE = """
 
 
 def write_attention(region: AttentionRegion, name: str, settings: Settings) -> list[Kernel]:
-    """The kernel; ahead of it one that splits keys and values, and one where a mask that all heads share hides whole blocks of keys."""
+    """The kernel, and those beside it.
+
+    Ahead: one that splits keys and values, and one where a mask that all heads share hides whole blocks of keys.
+    Behind: one that joins the parts of keys that several programs have shared.
+    """
     one = region.attention
     blocks = choose_blocks(one, settings)
     spans = None
-    if one.hidden is not None and one.heads >= _SHARED_HEADS and one.keys > blocks.keys:
+    if one.hidden is not None and not one.few and one.heads >= _SHARED_HEADS and one.keys > blocks.keys:
         spans = Buffer(shape=(-(-one.queries // blocks.queries), len(SPAN)), dtype="int32", name="spans")
     parts = plan_parts(one, blocks, settings)
-    writer = AttentionWriter(region, settings, blocks, spans, parts)
+    share = plan_share(region, blocks)
+    writer = AttentionWriter(region, settings, blocks, spans, parts, share)
     kernels = [] if spans is None else [write_spans(region, f"find_spans_of_{name}", blocks, spans)]
     kernels += [] if parts is None else [write_head_parts(region, f"split_heads_of_{name}", blocks, parts, writer.wide)]
-    return [*kernels, writer.write(name)]
+    kernels.append(writer.write(name))
+    return kernels if share is None else [*kernels, write_join(region, f"join_parts_of_{name}", blocks, share, writer.wide)]
 
 
 def write_spans(region: AttentionRegion, name: str, blocks: Blocks, spans: Buffer) -> Kernel:
@@ -117,10 +124,15 @@ class AttentionWriter:
         blocks: sizes.
         spans: for each block of queries the numbers of `SPAN`; None where nobody knows.
         parts: of keys and values, where a kernel makes them ahead.
+        share: the keys of each program, where several have those of one head.
     """
 
-    def __init__(self, region: AttentionRegion, settings: Settings, blocks: Blocks, spans: Buffer | None, parts: HeadParts | None) -> None:
+    def __init__(
+        self, region: AttentionRegion, settings: Settings, blocks: Blocks, spans: Buffer | None, parts: HeadParts | None,
+        share: KeyShare | None,
+    ) -> None:  # fmt: skip
         self.region, self.one, self.settings, self.blocks, self.spans = region, region.attention, settings, blocks, spans
+        self.share = share
         self.arguments = Arguments()
         self.arguments.used |= WORDS | {f"{letter}{number}{end}" for letter in "qkvdce" for number in (0, 1) for end in
                                          ("", "_down", "_valid", "_valid_down", "_high", "_low", "_back", "_rest")}  # fmt: skip
@@ -150,6 +162,8 @@ class AttentionWriter:
     def _list_loops(self) -> list[tuple[Expression, Expression, bool]]:
         """The ranges of keys that a program goes through, and whether all keys of a range exist and are seen by all its queries."""
         keys, block = self.one.keys, self.blocks.keys
+        if self.share is not None:
+            return [(Name("first"), _LAST, False)]
         if self.spans is not None:
             self.arguments.take(self.spans)
             return [(Name("first"), _CLEAR, True), (_CLEAR, _LAST, False)]
@@ -177,16 +191,24 @@ class AttentionWriter:
 
     def _finish(self, name: str) -> Kernel:
         one, blocks = self.one, self.blocks
-        groups = -(-one.queries // blocks.queries)
+        groups = -(-one.rows // blocks.queries)
         kind = "softmax(scores) @ values" if one.softmax else "scores @ values, scores with elementwise work on them"
-        slices = [blocks.slices] if blocks.slices > 1 else []
+        slices = [blocks.slices] if blocks.slices > 1 else [] if self.share is None else [self.share.parts]
         body = [*self._head(groups), *self.emitter.scopes[0].lines]
         return Kernel(
-            name=name, does=f"{kind}, for heads of {one.queries} queries and {one.keys} keys, block by block.",
+            name=name, does=self._describe(kind),
             arguments=self.arguments.list(), sizes=[], constants=[("BLOCK_M", blocks.queries), ("BLOCK_N", blocks.keys)], body=body,
-            grid=expression("({programs}, {*slices})", programs=groups * one.heads, slices=slices), stores=[one],
-            warps=count_warps(blocks.queries, self.settings), stages=int(self.settings["attention_stages"]),
+            grid=expression("({programs}, {*slices})", programs=groups * one.tiles, slices=slices),
+            stores=[one] if self.share is None else self.share.buffers,
+            warps=count_warps(blocks.queries, self.settings, one.few), stages=int(self.settings["attention_stages"]),
         )  # fmt: skip
+
+    def _describe(self, kind: str) -> str:
+        one = self.one
+        if one.group == 1 and self.share is None:
+            return f"{kind}, for heads of {one.queries} queries and {one.keys} keys, block by block."
+        rows = f"{one.group} heads of {one.queries} queries" if one.group > 1 else f"{one.queries} queries"
+        return f"{kind}, {rows} on the same {one.keys} keys{'' if self.share is None else f', of which a program has {self.share.keys}'}."
 
     def _head(self, groups: int) -> list[Statement]:
         """The lines that say which queries and columns a program has.
@@ -195,13 +217,13 @@ class AttentionWriter:
         """
         one, blocks, wide = self.one, self.blocks, self.wide
         body = [*statements("program = tl.program_id(0)")]
-        if one.heads > 1:
+        if one.tiles > 1:
             lead = expression("(program // {groups})", groups=groups) if groups > 1 else Name("program")
             body.append(assign(LEAD, widen(lead, wide)))
         body.append(assign("block", self._find_block(groups)))
         queries = expression("(block * BLOCK_M + tl.arange(0, BLOCK_M))" if groups > 1 else "(tl.arange(0, BLOCK_M))")
         body += statements("m = {queries}[:, None]", queries=widen(queries, wide))
-        body += _bound_queries(one.queries, blocks)
+        body += _bound_queries(one.rows, blocks)
         if not blocks.stepped:
             for place, (start, places) in enumerate(blocks.features):
                 body += write_piece(f"d{place}", start, places, one.features, None, wide)
@@ -212,6 +234,8 @@ class AttentionWriter:
             spans = self.arguments.take(self.spans)
             for place, word in enumerate(SPAN):
                 body.append(statement("{word} = tl.load({at})", word=word, at=_locate_span(spans, place)))
+        elif self.share is not None:
+            body += self.share.write_range(one.keys)
         elif one.causal:
             body += statements(
                 """
@@ -226,19 +250,19 @@ class AttentionWriter:
         """Which block of queries a program has: those with most keys first."""
         if groups == 1:
             return number(0)
-        block = expression("program % {groups}", groups=groups) if self.one.heads > 1 else Name("program")
+        block = expression("program % {groups}", groups=groups) if self.one.tiles > 1 else Name("program")
         last_first = self.one.causal or self.spans is not None
         return expression("{last} - {block}", last=groups - 1, block=block) if last_first else block
 
     def _weigh(self, value: Tensor, ragged: bool) -> None:
         """The weights of the block's keys, with the maximum and the sum so far brought up to date."""
         one, emitter = self.one, self.emitter
-        masked = self._is_masked(value)
+        masked = is_masked(value, one)
         far = one.softmax and can_be_far(one.score, one.product)
         factor = find_factor(value, one.product) if one.softmax and not ragged and not far else None
         score: Expression = Name("scores")
         if not factor:
-            score = emitter.read(value, one.find(value, variable(QUERY, one.queries), variable(KEY, one.keys)))
+            score = emitter.read(value, one.find_row(value, variable(KEY, one.keys)))
         valid = VALID if ragged and not (one.causal and one.queries <= one.keys) else None
         if not one.softmax:
             emitter.line(assign("weights", choose(valid, score, _ZERO)))
@@ -263,15 +287,14 @@ class AttentionWriter:
             alpha = expression("most - {base}", base=base)
         emitter.line(*statements(_UPDATE, power=power, alpha=alpha))
 
-    def _is_masked(self, score: Tensor) -> bool:
-        """Whether a score can be minus infinity for all keys of a block."""
-        return bool(list_extras(score, self.one.product))
-
     def _store(self) -> None:
         one, emitter = self.one, self.emitter
-        if one.softmax and one.empty_is_zero and self._is_masked(one.score):
+        if self.share is not None:
+            self.share.store(emitter, one, len(self.blocks.columns))
+            return
+        if one.softmax and one.empty_is_zero and is_masked(one.score, one):
             emitter.line(statement("total = tl.where(total == 0.0, 1.0, total)  # a query that sees no key gets zeros"))
-        row = variable(QUERY, max(2, one.queries))  # of one query too, the result is a block
+        row = variable(QUERY, max(2, one.rows))  # of one query too, the result is a block
         for place in range(len(self.blocks.columns)):
             column = variable(f"{COLUMN}{place}", one.columns)
             result = expression("{result} / total" if one.softmax else "{result}", result=f"result{place}")

@@ -19,6 +19,8 @@ SAFE = 64
 wrote: of 21 kernels that Triton 3.6 compiled for sm_90 all did, and an H200 reported an illegal address. Of 60 others none does."""
 KEPT = 256
 """Features of a query that a program keeps, and columns of the result that it has."""
+_SHARING_WARPS = 4
+"""Warps that share the keys of a step where queries are few."""
 DIRECT = "as they are"
 """The way to multiply operands of 16 bits: one product of these, with a sum in fp32."""
 _READERS = 4
@@ -62,7 +64,7 @@ def choose_blocks(attention: Attention, settings: Settings) -> Blocks:
     least = SAFE if "fp16x3" in (choose_scheme(one.dtype, settings) for one in (attention.query, attention.value)) else _LEAST
     columns = attention.columns if slices == 1 else KEPT
     return Blocks(
-        queries=max(_LEAST, min(int(settings["query_rows"]), round_up(attention.queries))),
+        queries=max(_LEAST, min(int(settings["query_rows"]), round_up(attention.rows))),
         keys=max(_LEAST, min(int(settings["key_rows"]), round_up(attention.keys))),
         features=((0, _CHUNK),) if stepped else split_axis(attention.features, least),
         columns=split_axis(columns if least == _LEAST else max(columns, min(SAFE, attention.features)), least),
@@ -116,6 +118,6 @@ def _count_mask_bytes(attention: Attention) -> int:
     return sum(BYTES[one.dtype] for one in leaves if one.size >= attention.queries * attention.keys)
 
 
-def count_warps(queries: int, settings: Settings) -> int:
-    """Warps of a program with this many queries: each has 16 of them at least."""
-    return min(int(settings["attention_warps"]), max(2, queries // _LEAST))
+def count_warps(queries: int, settings: Settings, few: bool = False) -> int:
+    """Warps of a program with this many queries: each has 16 of them at least, but of few queries they share the keys."""
+    return min(int(settings["attention_warps"]), _SHARING_WARPS if few else max(2, queries // _LEAST))

@@ -39,7 +39,7 @@ def make_emitter(region: AttentionRegion, arguments: Arguments, blocks: Blocks) 
     attention = region.attention
     ragged_keys = attention.keys % blocks.keys
     bounds: dict[str, Expression | None] = {
-        QUERY: INSIDE if attention.queries % blocks.queries else None,
+        QUERY: INSIDE if attention.rows % blocks.queries else None,
         KEY: VALID if ragged_keys else None, DOWN: VALID_DOWN if ragged_keys else None,
     }  # fmt: skip
     for letter, pieces, size in ((FEATURE, blocks.features, attention.features), (COLUMN, blocks.columns, attention.columns)):
@@ -80,7 +80,8 @@ def load_operand(region: AttentionRegion, emitter: Emitter, value: Tensor, row: 
         return id(tensor) in region.reads
 
     rows, columns = value.shape[-2:]
-    at = region.attention.find(value, variable(row, rows), variable(column, columns))
+    attention, place = region.attention, variable(column, columns)
+    at = attention.find_row(value, place) if row == QUERY else attention.find(value, variable(row, rows), place)
     below: Tensor = value
     while isinstance(below, TensorView) and below.guard is None and not is_read(below):
         below = below.source
