@@ -1,15 +1,13 @@
 """A drop-in in a user's program: results, copies, gradients, fallbacks, compilers, larger models and files."""
 
 import json
-import os
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from interpreted import Interpreted
 from tritonsmith.evaluator.schema import Comparison, SizeScore, Timing, TimingKind
 from tritonsmith.evaluator.tasks.files import load_task
 from tritonsmith.modules.dropin.finished import list_cases
@@ -43,15 +41,9 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def told(folder: Path) -> dict[str, Any]:
+def told(folder: Path, interpreted: Interpreted) -> dict[str, Any]:
     """Answers to all questions, from one process under Triton's interpreter."""
-    places = os.pathsep.join(filter(None, (str(HELPERS), os.environ.get("PYTHONPATH", ""))))
-    done = subprocess.run(
-        [sys.executable, HELPERS / "drop_in_use.py", folder], capture_output=True, text=True, check=False, timeout=250,
-        env=os.environ | {"TRITON_INTERPRET": "1", "PYTHONPATH": places},
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr[-3000:]
-    answers: dict[str, Any] = json.loads(done.stdout)
+    answers: dict[str, Any] = json.loads(interpreted.run(HELPERS / "drop_in_use.py", folder, seconds=250))
     return answers
 
 
