@@ -229,6 +229,7 @@ def test_parts_are_stored_where_they_are_joined(evaluator: LocalEvaluator) -> No
     assert len(re.findall(r"tl.store\(cat_ptr", text)) == 7
 
 
+@pytest.mark.slow
 def test_a_part_that_forward_returns_too_may_be_stored_later(evaluator: LocalEvaluator) -> None:
     """What copies it into the whole computes it anew, since its own kernel comes behind that."""
     joined = "s, c = x.softmax(1), y.cumsum(1); return torch.cat([s, c], 1), s"
@@ -328,6 +329,7 @@ def test_rows_that_share_a_large_operand_take_turns(rows: int, shape: str, turns
     assert ("rows take turns" in text) is turns
 
 
+@pytest.mark.slow
 def test_rows_in_turns_are_right(evaluator: LocalEvaluator) -> None:
     card = change_card(rows={"l2_kept": 1e-6})
     parameter = "self.w = nn.Parameter(torch.rand(7, 33))"
