@@ -102,7 +102,10 @@ def task(tmp_path_factory: pytest.TempPathFactory) -> Task:
     return load_task(path)
 
 
-@pytest.mark.parametrize(("old", "new", "status", "message"), OTHERS.values(), ids=OTHERS)
+ROWS = [pytest.param(*row, id=name, marks=pytest.mark.slow if number % 2 else ()) for number, (name, row) in enumerate(OTHERS.items())]
+
+
+@pytest.mark.parametrize(("old", "new", "status", "message"), ROWS)
 def test_only_results_and_arguments_like_the_references_are_right(
     evaluator: LocalEvaluator, task: Task, old: str, new: str, status: Status, message: str
 ) -> None:

@@ -27,7 +27,7 @@ def task_of(name: str) -> Task:
     return Task(name=name, path=f"{name}.py", source=FILES[name], size=FIT)
 
 
-@pytest.mark.parametrize("name", SHRUNK)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if number % 2 else ()) for number, name in enumerate(SHRUNK)])
 def test_a_large_task_is_shrunk_and_still_runs(name: str) -> None:
     chosen = choose_size(task_of(name))
     task = at_chosen_size(task_of(name), chosen)

@@ -224,10 +224,10 @@ def test_a_busy_server_is_waited_for(play):
         ([chat.busy("3600")], r"too busy \(429.*it asks to wait 3600 s", 1),
         ([chat.fault(429, "You exceeded your quota", "insufficient_quota")], "the account has nothing left", 1),
         ([chat.HTML] * 2, r"sends no chat completion after 2 tries .*Welcome to the router.*check that --base-url", 2),
-        ([chat.NO_CHOICES, chat.HALF], "sends no chat completion after 2 tries", 2),
-        ([chat.fault(400, "bad parameter")], r"refuses the request \(400: bad parameter\)", 1),
+        pytest.param([chat.NO_CHOICES, chat.HALF], "sends no chat completion after 2 tries", 2, marks=SLOW_TOO),
+        pytest.param([chat.fault(400, "bad parameter")], r"refuses the request \(400: bad parameter\)", 1, marks=SLOW_TOO),
         ([chat.fault(400, "maximum context length", "context_length_exceeded")], "the prompt is longer than the model takes", 1),
-        ([chat.fault(403, "region")], "does not permit this request", 1),
+        pytest.param([chat.fault(403, "region")], "does not permit this request", 1, marks=SLOW_TOO),
     ],
     ids=["5xx", "429", "far Retry-After", "quota", "HTML", "no choices", "400", "too long", "403"],
 )
