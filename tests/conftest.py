@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from interpreted import Interpreted
 from measuring.cpu_seconds import CpuSeconds
 from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.caller.questions.describe import TaskDescriptions
@@ -51,6 +52,13 @@ def evaluator() -> Iterator[LocalEvaluator]:
     from tritonsmith.evaluator.reference.probe import probe  # imports torch, which most tests do without
 
     with LocalEvaluator("h200", call_seconds=60, descriptions=TaskDescriptions(probe)) as opened:
+        yield opened
+
+
+@pytest.fixture(scope="session")
+def interpreted() -> Iterator[Interpreted]:
+    """Runs scripts under Triton's interpreter; one process of a worker imports torch and Triton for all of them."""
+    with Interpreted() as opened:
         yield opened
 
 

@@ -103,6 +103,7 @@ def test_the_drawing_in_the_documents_is_true(modules: dict[str, Any]) -> None:
     check_drawing(modules)
 
 
+@pytest.mark.slow  # a copy of the tree, which import-linter reads once more
 def test_a_new_file_or_folder_is_found_without_being_named(tmp_path: Path) -> None:
     """In a copy of the tree with one file and one folder more; a new folder that loads torch is found out as well."""
     files = (file for folder in (*house.FOLDERS, "tritonsmith") for file in (ROOT / folder).rglob("*.py") if house.is_code(file, ROOT))

@@ -19,7 +19,7 @@ from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.schema import Label, PrecisionClass, Status
 
 BY_NAME = {case.name: case for case in ATTENTION}
-QUICK = ("causal heads of a packed product",)
+QUICK = ("causal by name",)
 """Judged in every run: a mask that hides blocks of keys, views of one product; a query that sees nothing, other numbers of keys."""
 RECIPE = REGIONS.recipes[0]
 SMALL = {"query_rows": 32, "key_rows": 16}

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
+
+import pytest
 
 from tritonsmith.author.backward import add_backward, refuse_backward
 from tritonsmith.author.book import match
 from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.kernel_text import KernelText
 from tritonsmith.evaluator.reference.probe import probe
-from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.schema import Status, Task, TaskFacts
 from tritonsmith.evaluator.tasks.files import load_task
 
 TASK = '''
@@ -53,7 +56,18 @@ def get_init_inputs():
 TASK = TASK.replace('BACKWARD, MODE = True, "train"', 'BACKWARD = True\nMODE = "train"')
 
 
-def test_a_text_with_a_backward_is_right_and_complete_in_itself(evaluator: LocalEvaluator, tmp_path: Path) -> None:
+@dataclass(frozen=True)
+class Written:
+    """A task with the author's text, before and after it has a backward."""
+
+    task: Task
+    facts: TaskFacts
+    forward: str
+    text: str
+
+
+@pytest.fixture
+def written(evaluator: LocalEvaluator, tmp_path: Path) -> Written:
     (tmp_path / "task.py").write_text(TASK)
     task = load_task(tmp_path / "task.py")
     facts, _ = probe(task)
@@ -63,14 +77,23 @@ def test_a_text_with_a_backward_is_right_and_complete_in_itself(evaluator: Local
     settings = recipe.defaults(found.plan, evaluator.hardware, task.precision)
     assert settings is not None
     forward = recipe.render(found.plan, settings)
-    text = add_backward(forward, task, facts)
+    return Written(task, facts, forward, add_backward(forward, task, facts))
+
+
+def test_a_text_with_a_backward_is_right_and_complete_in_itself(evaluator: LocalEvaluator, written: Written) -> None:
+    task, text = written.task, written.text
     assert "class Scale(" in text and "class ModelNew(ForwardByKernels)" in text
-    assert add_backward(forward, task.model_copy(update={"backward": False}), facts) == forward
+    assert add_backward(written.forward, task.model_copy(update={"backward": False}), written.facts) == written.forward
     verdict = evaluator.evaluate_now(task, KernelText.of(text), "quick")
     assert verdict.status is Status.OK, verdict.message
+
+
+@pytest.mark.slow  # tests/evaluator/test_backward.py has wrong gradients of every kind
+def test_a_text_with_a_wrong_backward_is_refused(evaluator: LocalEvaluator, written: Written) -> None:
+    text = written.text
     wrong = text.replace("return None, *[next(found, None)", "return None, *[1.01 * next(found)", 1)
     assert wrong != text
-    refused = evaluator.evaluate_now(task, KernelText.of(wrong), "quick")
+    refused = evaluator.evaluate_now(written.task, KernelText.of(wrong), "quick")
     assert refused.status is Status.INACCURATE and "the gradient of" in refused.message, refused.message
 
 

@@ -63,7 +63,8 @@ def write_text(task: Task, card: CardModel = FIRST) -> str:
     return RECIPE.render(plan, settings)
 
 
-@pytest.mark.parametrize("case", [ROWS, pytest.param(HEADS, marks=pytest.mark.slow)], ids=lambda case: case.name)
+@pytest.mark.slow  # products have that judged in every run
+@pytest.mark.parametrize("case", [ROWS, HEADS], ids=lambda case: case.name)
 def test_kernels_are_right_for_another_batch(evaluator: LocalEvaluator, case: RegionCase) -> None:
     text = write(case)
     assert ".shape[0]\n" in text and "[a, 3, 20" in text
@@ -129,12 +130,14 @@ VALUES = [
 ]  # fmt: skip
 
 
-NAMED = (pytest.param(*VALUES[0], id="a count"), pytest.param(*VALUES[1], id="a name", marks=pytest.mark.slow))
-
-
-@pytest.mark.parametrize(
-    ("forward", "own", "other", "made_for", "given"), [*NAMED, pytest.param(*VALUES[2], id="a flag of a recurrence")]
+NAMED = (
+    pytest.param(*VALUES[0], id="a count"),
+    pytest.param(*VALUES[1], id="a name", marks=pytest.mark.slow),
+    pytest.param(*VALUES[2], id="a flag of a recurrence", marks=pytest.mark.slow),
 )
+
+
+@pytest.mark.parametrize(("forward", "own", "other", "made_for", "given"), NAMED)
 def test_a_value_that_forward_goes_by_is_the_tasks_own_or_refused(
     evaluator: LocalEvaluator, forward: str, own: str, other: str, made_for: str, given: str
 ) -> None:

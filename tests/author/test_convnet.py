@@ -2,14 +2,12 @@
 
 import asyncio
 import json
-import os
-import subprocess
-import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from interpreted import Interpreted
 from tritonsmith.author.book import match
 from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Label, Status
@@ -27,20 +25,15 @@ UNIT = 2.0**-24
 """A quarter of float32's last place."""
 
 
-def try_cases(names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
+def try_cases(interpreted: Interpreted, names: tuple[str, ...]) -> dict[str, dict[str, Any]]:
     """What came of these cases; one process tries them all."""
-    done = subprocess.run(
-        [sys.executable, HELPERS / "recipe_cases" / "convnet.py", *names], capture_output=True, text=True, check=False,
-        env=os.environ | {"TRITON_INTERPRET": "1"}, timeout=600,
-    )  # fmt: skip
-    assert done.returncode == 0, done.stderr
-    found: dict[str, dict[str, Any]] = json.loads(done.stdout)
+    found: dict[str, dict[str, Any]] = json.loads(interpreted.run(HELPERS / "recipe_cases" / "convnet.py", *names))
     return found
 
 
 @pytest.fixture(scope="module")
-def tried() -> dict[str, dict[str, Any]]:
-    return try_cases(FAST)
+def tried(interpreted: Interpreted) -> dict[str, dict[str, Any]]:
+    return try_cases(interpreted, FAST)
 
 
 def require_right(name: str, outcome: dict[str, Any]) -> None:
@@ -58,8 +51,8 @@ def test_a_network_is_as_exact_as_its_class_asks(tried: dict[str, dict[str, Any]
 
 
 @pytest.mark.slow
-def test_other_types_and_who_computes() -> None:
-    for name, outcome in try_cases(SLOW).items():
+def test_other_types_and_who_computes(interpreted: Interpreted) -> None:
+    for name, outcome in try_cases(interpreted, SLOW).items():
         if name != "refused":
             require_right(name, outcome)
 

@@ -13,8 +13,8 @@ from tritonsmith.evaluator.cards.cards import CARDS
 from tritonsmith.evaluator.reference.probe import probe
 from tritonsmith.evaluator.schema import Label, Status, Task
 
-QUICK = ("GRU cell by hand", "resampling", "quotients of whole numbers and of fractions")
-"""Judged in every run: gates behind products that stay calls, elements at computed places, and numbers of every width."""
+QUICK = ("resampling",)
+"""Judged in every run: elements at computed places."""
 
 
 def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
@@ -33,7 +33,7 @@ def judge(evaluator: LocalEvaluator, case: RegionCase) -> None:
 
 
 @pytest.mark.parametrize("case", [case for case in (*FAMILIES, *UNSEEN) if case.name in QUICK], ids=lambda case: case.name)
-def test_calls_places_and_quotients_are_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
+def test_computed_places_are_right(evaluator: LocalEvaluator, case: RegionCase) -> None:
     judge(evaluator, case)
 
 

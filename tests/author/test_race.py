@@ -157,7 +157,7 @@ def test_without_a_card_the_reason_says_that_costs_are_predicted(brief: Brief) -
     assert not analysis.worth_optimizing and NO_CARD in analysis.reason
 
 
-@pytest.mark.parametrize("choice", [Choice.LIBRARY, Choice.CHANNELS_LAST])
+@pytest.mark.parametrize("choice", [Choice.LIBRARY, pytest.param(Choice.CHANNELS_LAST, marks=pytest.mark.slow)])
 def test_a_module_with_regions_left_to_the_library_is_right(evaluator: LocalEvaluator, brief: Brief, choice: Choice) -> None:
     analysis = Analysis(
         bottleneck="", optimisation_method="another cut", modification_plan="", category="algorithm_replacement",  # type: ignore[arg-type]

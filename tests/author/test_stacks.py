@@ -62,13 +62,6 @@ def write(name: str) -> tuple[Task, str, tuple[str, ...]]:
     return task, recipe.render(found.plan, settings), found.plan.calls
 
 
-@pytest.fixture(scope="module")
-def evaluator() -> LocalEvaluator:
-    made = LocalEvaluator("h200")
-    yield made  # type: ignore[misc]
-    made.close()
-
-
 @pytest.mark.parametrize("name", ["tagger", *(pytest.param(name, marks=pytest.mark.slow) for name in [*CASES][1:])])
 def test_results_are_those_of_the_module(name: str, evaluator: LocalEvaluator) -> None:
     task, text, calls = write(name)

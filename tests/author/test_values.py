@@ -3,32 +3,20 @@
 import importlib.util
 import json
 import math
-import os
-import subprocess
-import sys
-from typing import Any
 
 import pytest
 import torch
 
+from interpreted import Interpreted
 from project import HELPERS, ROOT
 from recipe_cases.values import GROUPS, find_difference
 
 DRIVER = HELPERS / "recipe_cases" / "values.py"
 
 
-def _judge(names: list[str]) -> Any:
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HELPERS)}
-    done = subprocess.run(
-        [sys.executable, "-P", str(DRIVER), *names], env=environment, capture_output=True, text=True, timeout=300, check=False
-    )
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
-
-
 @pytest.mark.parametrize("slow", [False, pytest.param(True, marks=pytest.mark.slow)], ids=["quick", "slow"])
-def test_values_are_those_of_torch(slow: bool) -> None:
-    differences = _judge([name for name, group in GROUPS.items() if group.slow is slow])
+def test_values_are_those_of_torch(interpreted: Interpreted, slow: bool) -> None:
+    differences = json.loads(interpreted.run(DRIVER, *(name for name, group in GROUPS.items() if group.slow is slow)))
     assert {name: found for name, found in differences.items() if found} == {}
 
 

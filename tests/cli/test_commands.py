@@ -6,6 +6,7 @@ import os
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -15,6 +16,7 @@ from project import ROOT
 from tritonsmith.cli.main import run
 from tritonsmith.cli.screen.answer import show
 from tritonsmith.cli.screen.tables import verdict_lines
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.schema import Comparison, Measurement
 from tritonsmith.graph.storage.summary import Summary
 from tritonsmith.nodes.evaluators.scripted import scripted_verdict
@@ -229,13 +231,22 @@ def test_doctor_tells_what_works_and_keeps_secrets(capsys: pytest.CaptureFixture
     assert all(check["works"] or check["detail"] for check in answer["checks"])
 
 
-def test_evaluate_answers_in_json_and_leaves_nothing(files: dict[str, str], tmp_path: Path) -> None:
-    """A refused kernel is one of test_judging, and a wrong one of whole/test_newcomer."""
+@pytest.mark.slow
+def test_evaluate_leaves_nothing(files: dict[str, str], tmp_path: Path) -> None:
     (temporary := tmp_path / "temporary").mkdir()
     line = [COMMAND, "evaluate", files["task"], files["noticed"], "--target", "h200", "--json", "--profile", "quick"]  # for speed
     done = subprocess.run(line, capture_output=True, text=True, timeout=280, env={**os.environ, "TMPDIR": str(temporary)})
     assert done.returncode == 0 and not list(temporary.iterdir()), done.stderr
-    verdict = json.loads(done.stdout)
+    assert json.loads(done.stdout)["status"] == "ok"
+
+
+def test_evaluate_answers_in_json(
+    files: dict[str, str], evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A refused kernel is one of test_judging, and a wrong one of whole/test_newcomer."""
+    monkeypatch.setattr("tritonsmith.cli.judging.open_evaluator", lambda *_, **__: nullcontext(evaluator))
+    assert run(["evaluate", files["task"], files["noticed"], "--target", "h200", "--json", "--profile", "quick"]) == 0  # for speed
+    verdict = json.loads(capsys.readouterr().out)
     assert verdict["timing"]["raw"] is None
     assert verdict["environment"]["size"].startswith("the task has no SMALL: judged at its own size")
     (advice,) = verdict["advice"]  # said, and no part of the verdict

@@ -9,7 +9,10 @@ from typing import Any
 
 import pytest
 
+from interpreted import Interpreted
+
 HELPERS = Path(__file__).parents[1] / "helpers"
+SCRIPT = HELPERS / "recipe_cases" / "best_in_use.py"
 QUICK = (
     "elements:gradients,wrong use", "norm:gradients", "recurrent:gradients", "convnet:changes,copies,wrong use,gradients",
     "norm in training:gradients", "product:changes", "dropout:wrong use", "shared weights:gradients", "number:wrong use",
@@ -29,11 +32,17 @@ CHANGES = (
 )  # fmt: skip
 
 
-def ask(folder: Path, *asked: str, interpreted: bool = True) -> dict[str, dict[str, Any]]:
-    """Answers about these cases; one process asks for them all."""
+def ask(interpreted: Interpreted, folder: Path, *asked: str) -> dict[str, dict[str, Any]]:
+    """Answers about these cases in the interpreter; one process asks for them all."""
+    found: dict[str, dict[str, Any]] = json.loads(interpreted.run(SCRIPT, folder, *asked))
+    return found
+
+
+def ask_on_card(folder: Path, *asked: str) -> dict[str, dict[str, Any]]:
+    """Answers about these cases, with compiled kernels."""
     done = subprocess.run(
-        [sys.executable, HELPERS / "recipe_cases" / "best_in_use.py", folder, *asked], capture_output=True, text=True, check=False,
-        env=os.environ | {"TRITON_INTERPRET": str(int(interpreted)), "PYTHONPATH": str(HELPERS)}, timeout=500,
+        [sys.executable, SCRIPT, folder, *asked], capture_output=True, text=True, check=False,
+        env=os.environ | {"TRITON_INTERPRET": "0", "PYTHONPATH": str(HELPERS)}, timeout=500,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
     found: dict[str, dict[str, Any]] = json.loads(done.stdout)
@@ -52,8 +61,8 @@ def require_all(answers: dict[str, dict[str, Any]]) -> None:
 
 
 @pytest.fixture(scope="module")
-def told(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
-    return ask(tmp_path_factory.mktemp("best"), *QUICK)
+def told(interpreted: Interpreted, tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
+    return ask(interpreted, tmp_path_factory.mktemp("best"), *QUICK)
 
 
 def test_gradients_are_the_reference_s_and_no_grad_is_left_alone(told: dict[str, dict[str, Any]]) -> None:
@@ -95,9 +104,9 @@ def test_a_reference_that_cannot_be_held_refuses_gradients(told: dict[str, dict[
 
 
 @pytest.mark.slow
-def test_more_families_and_compilers(tmp_path: Path) -> None:
+def test_more_families_and_compilers(interpreted: Interpreted, tmp_path: Path) -> None:
     """`torch.compile` leaves a gap in its graph around the kernels; one graph and `torch.export` are refused with the way out."""
-    answers = ask(tmp_path, *SLOW)
+    answers = ask(interpreted, tmp_path, *SLOW)
     require_all(answers)
     compilers = answers["elements"]
     assert compilers["compiled"] <= 1e-5
@@ -108,6 +117,6 @@ def test_more_families_and_compilers(tmp_path: Path) -> None:
 @pytest.mark.gpu
 def test_all_of_it_holds_on_a_card(tmp_path: Path) -> None:
     """cuDNN's recurrent layers, captured graphs and compiled kernels take part."""
-    found = ask(tmp_path, *(one for one in (*QUICK, *SLOW) if not one.startswith("number")), interpreted=False)
+    found = ask_on_card(tmp_path, *(one for one in (*QUICK, *SLOW) if not one.startswith("number")))
     assert all(found.values())
     require_all(found)

@@ -7,6 +7,8 @@ import sys
 
 import pytest
 
+from tritonsmith.cli.main import run
+
 TASK = """
 import torch
 import torch.nn as nn
@@ -47,16 +49,18 @@ def type_command(*words, cwd, answers="off"):
     return found.stdout + found.stderr, found.returncode
 
 
-def test_a_helper_and_data_beside_the_task_load_by_a_relative_path_from_another_folder(tmp_path):
+def test_a_helper_and_data_beside_the_task_load_by_a_relative_path_from_another_folder(tmp_path, monkeypatch, capsys):
     write(tmp_path / "mine")
     (tmp_path / "elsewhere").mkdir()
-    output, code = type_command("lint", "../mine/task.py", cwd=tmp_path / "elsewhere")
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    code, output = run(["lint", "../mine/task.py"]), "".join(capsys.readouterr())
     assert (code, "fit to judge kernels by" in output) == (0, True), output
 
 
-def test_a_missing_import_names_the_folder_that_was_looked_in(tmp_path):
+def test_a_missing_import_names_the_folder_that_was_looked_in(tmp_path, monkeypatch, capsys):
     folder = write(tmp_path / "mine", imports="import gone")
-    output, code = type_command("lint", "mine/task.py", cwd=tmp_path)
+    monkeypatch.chdir(tmp_path)
+    code, output = run(["lint", "mine/task.py"]), "".join(capsys.readouterr()).replace("\n", "")
     assert code == 2 and f"looked in {folder}, on PYTHONPATH and among the installed packages; put gone.py there" in output, output
     assert "Traceback" not in output
 

@@ -1,6 +1,6 @@
 """A drop-in in a user's program. It prints {question: answer}: on the card, or under TRITON_INTERPRET=1.
 
-Its argument is a folder for files.
+Its arguments are a folder for files, and `traces` for the questions about traces alone, which take seconds.
 """
 
 import copy
@@ -245,17 +245,9 @@ def ask_gradients(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iter
 
 
 def ask_compilers(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iterator[tuple[str, Any]]:
-    """One graph with the operator in it: values, gradients, other sizes, the original beyond them; and opcheck."""
+    """One graph with the operator in it: values, other sizes, the original beyond them."""
     operator = engine_of(drop_in.module).operator
-    yield (
-        "opcheck",
-        set(torch.library.opcheck(operator.overload, (x.requires_grad_(), *original.parameters()), test_utils=TESTED).values()),
-    )
-    x = x.detach()
-    network = Network([drop_in.module, drop_in.wrap(copy.deepcopy(original))]).to(x.device)
-    plain = Network([original, network.blocks[1]]).to(x.device)
-    plain.first = network.first
-    drop_in.revert(plain)
+    network, plain = make_networks(drop_in, original, x)
     graphs: list[Any] = []
 
     def keep(graph: Any, inputs: Any) -> Any:
@@ -270,8 +262,26 @@ def ask_compilers(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iter
         big = x.repeat(3, 1)
         yield "compiled beyond", torch.equal(compiled(big), plain(big))
         yield "operators beyond", sum(node.target is operator.overload for node in graphs[-1].graph.nodes)
+
+
+def make_networks(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> tuple[nn.Module, nn.Module]:
+    """A network of two drop-ins, and one of the originals with the same weights."""
+    network = Network([drop_in.module, drop_in.wrap(copy.deepcopy(original))]).to(x.device)
+    plain = Network([original, network.blocks[1]]).to(x.device)
+    plain.first = network.first
+    drop_in.revert(plain)
+    return network, plain
+
+
+def ask_traces(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iterator[tuple[str, Any]]:
+    """What opcheck, torch.export and a compiled backward make of the operator."""
+    operator = engine_of(drop_in.module).operator
+    given = x.clone().requires_grad_()
+    checked = torch.library.opcheck(operator.overload, (given, *original.parameters()), test_utils=TESTED)
+    yield "opcheck", sorted(set(checked.values()))
+    network, plain = make_networks(drop_in, original, x)
+    with torch.no_grad():
         yield "exported", differ(torch.export.export(network, (x,)).module()(x), plain(x))
-    torch._dynamo.reset()
     given = x.clone().requires_grad_()
     traced = torch.compile(network, fullgraph=True, backend="aot_eager")
     mine = torch.autograd.grad((traced(given) ** 2).sum(), [given, *original.parameters()])
@@ -383,10 +393,12 @@ def main() -> None:
     folder, found = Path(sys.argv[1]), dict[str, Any]()
     torch.manual_seed(0)
     drop_in, original, (x,) = make_use()
-    for ask in (ask_values, ask_copies, ask_gradients, ask_fallbacks, ask_compilers, ask_places):
-        found |= dict(ask(drop_in, original, x))
-    found |= dict(ask_files(drop_in, original, x, folder))
-    found["opcheck"] = sorted(found["opcheck"])
+    if sys.argv[2:] == ["traces"]:
+        found |= dict(ask_traces(drop_in, original, x))
+    else:
+        for ask in (ask_values, ask_copies, ask_gradients, ask_fallbacks, ask_compilers, ask_places):
+            found |= dict(ask(drop_in, original, x))
+        found |= dict(ask_files(drop_in, original, x, folder))
     json.dump(found, sys.stdout)
 
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import nn
 
 import tritonsmith
+from tritonsmith.evaluator.caller.local import LocalEvaluator
 from tritonsmith.evaluator.errors import UsageError
 from tritonsmith.modules.shell import tell_of_module
 
@@ -58,11 +59,11 @@ class Block(nn.Module):
         return x + self.mlp(self.second(x))
 
 
-def test_a_norm_becomes_a_kernel(tmp_path: Path) -> None:
+def test_a_norm_becomes_a_kernel(evaluator: LocalEvaluator, tmp_path: Path) -> None:
     norm, events = Norm(32), list[dict[str, Any]]()
     before, imports = norm.weight.detach().clone(), [*sys.path]
     result = tritonsmith.optimize(
-        norm, torch.randn(4, 32), out=tmp_path / "run", progress=events.append, **SETTINGS
+        norm, torch.randn(4, 32), out=tmp_path / "run", progress=events.append, evaluator=evaluator, **SETTINGS
     )
     assert isinstance(result, tritonsmith.Result) and result.original is norm and norm.training
     assert result.answer.startswith("right") and result.summary.winner is not None

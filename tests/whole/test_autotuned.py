@@ -53,6 +53,7 @@ COPY = "tl.store(out + place, tl.load(x + place, mask=inside) * 2.0 + 1.0, mask=
 IN_PLACE = "tl.store(out + place, tl.load(out + place, mask=inside) * 2.0 + 1.0, mask=inside)"
 ADDED = "tl.atomic_add(out + place, tl.load(x + place, mask=inside) * 2.0 + 1.0, mask=inside)"
 HALF = "[triton.Config({'BLOCK': 128, 'STEP': 128}, num_warps=w) for w in (1, 2, 8)] + [triton.Config({'BLOCK': 64, 'STEP': 128})]"
+TOO_LARGE = "tl.static_assert(BLOCK < 256, 'too large')\n    "
 MANY = "[triton.Config({'BLOCK': size}, num_warps=warps) for size in (32, 64, 128) for warps in (1, 2, 4, 8)]"
 
 
@@ -65,7 +66,7 @@ def write(body: str, configs: str = "make(64, 128, 256)", words: str = "", begin
     "text",
     [
         pytest.param(write(ADDED, begin="zeros_like"), id="sums without reset_to_zero"),
-        pytest.param(write(IN_PLACE, begin="clone"), id="in place without restore_value"),
+        pytest.param(write(IN_PLACE, begin="clone"), id="in place without restore_value", marks=pytest.mark.slow),
         pytest.param(write(COPY, "make(64, 128) + make(2048)").replace("mask=inside)", "mask=inside | (BLOCK > 128))"), id="past the end"),
     ],
 )
@@ -87,7 +88,7 @@ def test_a_configuration_that_covers_half_of_each_row(evaluator: LocalEvaluator)
     [
         pytest.param(write(ADDED, words='reset_to_zero=["out"]', begin="zeros_like"), id="sums"),
         pytest.param(write(IN_PLACE, words='restore_value=["out"]', begin="clone"), id="in place", marks=pytest.mark.slow),
-        pytest.param(write("tl.static_assert(BLOCK < 256, 'too large')\n    " + COPY), id="one that does not compile"),
+        pytest.param(write(TOO_LARGE + COPY), id="one that does not compile", marks=pytest.mark.slow),
         pytest.param(write(COPY, MANY), id="twelve", marks=pytest.mark.slow),
         pytest.param(write(ADDED, "make(64, 128, pre_hook=lambda given: given['out'].zero_())"), id="hooks of configurations"),
     ],

@@ -126,7 +126,7 @@ WRONG = {
 
 LONG = (
     "zeros", "random weights", "swapped gates", "half of the output", "broadcastable output", "another dtype",
-    "last step never written", "asks to exit", "a weight of another shape",
+    "last step never written", "asks to exit", "a weight of another shape", "half precision product", "changes its input",
 )  # fmt: skip
 """Their like is among the others; they wait for `make test-all`."""
 

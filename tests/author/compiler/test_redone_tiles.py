@@ -9,7 +9,7 @@ from recipe_cases.regions import RegionCase
 from tritonsmith.author.compiler.plan import read_regions
 from tritonsmith.author.compiler.recipes import REGIONS
 from tritonsmith.evaluator.caller.local import LocalEvaluator
-from tritonsmith.evaluator.schema import Status
+from tritonsmith.evaluator.schema import Status, Task
 
 IMAGES, CONV = "torch.randn(3, 8, 18, 18) * torch.tensor([1.0, 1e6, 1e-6])[:, None, None, None]", "self.c = nn.Conv2d(8, 64, 3, padding=1)"
 CASES = {
@@ -31,6 +31,23 @@ RARE = ("(tl.max(right_wide, 0) > 0) | is_rough(tl.max(exponent, 1)):", "rough:"
 
 @pytest.mark.parametrize("name", [one if one == "two operands" else pytest.param(one, marks=pytest.mark.slow) for one in CASES])
 def test_a_tile_that_is_done_again_is_right(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str) -> None:
+    task, text, _ = write(evaluator, monkeypatch, name)
+    verdict = asyncio.run(evaluator.evaluate(task, text))
+    assert verdict.status is Status.OK, verdict.message
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", CASES)
+def test_a_tile_that_should_be_done_again_and_is_not_is_refused(
+    evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str
+) -> None:
+    task, text, rare = write(evaluator, monkeypatch, name)
+    broken = asyncio.run(evaluator.evaluate(task, text.replace(f"    if {rare}", f"    if (tl.program_id(0) < 0) & ({rare[:-1]}):")))
+    assert broken.status is Status.INACCURATE
+
+
+def write(evaluator: LocalEvaluator, monkeypatch: pytest.MonkeyPatch, name: str) -> tuple[Task, str, str]:
+    """The task, the text, and the condition at which a tile is done again."""
     monkeypatch.setattr("tritonsmith.author.compiler.plan.prefers_call", lambda *_: False)
     forward, inputs, init = CASES[name]
     case = RegionCase(name, forward, inputs, init)
@@ -42,7 +59,4 @@ def test_a_tile_that_is_done_again_is_right(evaluator: LocalEvaluator, monkeypat
     rare = next(one for one in RARE if f"    if {one}" in text)
     assert (rare == RARE[0]) == (name == "a pool and extremes")
     assert ("@triton.jit(noinline=True)" in text) == ("num_warps=4, num_stages" in text)
-    verdict = asyncio.run(evaluator.evaluate(task, text))
-    assert verdict.status is Status.OK, verdict.message
-    broken = asyncio.run(evaluator.evaluate(task, text.replace(f"    if {rare}", f"    if (tl.program_id(0) < 0) & ({rare[:-1]}):")))
-    assert broken.status is Status.INACCURATE
+    return task, text, rare

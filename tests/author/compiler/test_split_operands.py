@@ -93,6 +93,6 @@ def test_split_operands_are_fp32_on_every_kind_of_inputs(session: LoadedTask, ki
 
 
 @pytest.mark.parametrize("kind", ["large", *(pytest.param(kind, marks=pytest.mark.slow) for kind in ("ends", "edges"))])
-@pytest.mark.parametrize("product", [in_halves, without_last])
+@pytest.mark.parametrize("product", [in_halves, pytest.param(without_last, marks=pytest.mark.slow)])
 def test_one_half_alone_and_a_lost_term_are_not(session: LoadedTask, kind: str, product: Product) -> None:
     assert refusal(session, kind, product)

@@ -1,13 +1,11 @@
 """Whole numbers are PyTorch's to the bit: places are of int64 there, and kernels count in int32 only where that is proven to be enough."""
 
 import json
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 
+from interpreted import Interpreted
 from project import HELPERS
 from recipe_cases.reading import describe_case, plan_of
 from recipe_cases.regions import RegionCase
@@ -20,12 +18,8 @@ from tritonsmith.evaluator.cards.cards import CARDS
 QUICK = ("hash of a place", "large numbers beside places", "sums of places", "ends of int32", "lookups at computed places")
 
 
-def run_cases(*names: str) -> dict[str, str]:
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    script = [sys.executable, str(HELPERS / "recipe_cases" / "whole_numbers.py"), *names]
-    done = subprocess.run(script, env=environment, capture_output=True, text=True, timeout=300, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    found: dict[str, str] = json.loads(done.stdout)
+def run_cases(interpreted: Interpreted, *names: str) -> dict[str, str]:
+    found: dict[str, str] = json.loads(interpreted.run(HELPERS / "recipe_cases" / "whole_numbers.py", *names))
     return found
 
 
@@ -36,13 +30,13 @@ def write(plan: RegionPlan) -> str:
     return recipe.render(plan, settings)
 
 
-def test_modules_of_whole_numbers_are_right_to_the_bit() -> None:
-    assert run_cases(*QUICK) == dict.fromkeys(QUICK, "right")
+def test_modules_of_whole_numbers_are_right_to_the_bit(interpreted: Interpreted) -> None:
+    assert run_cases(interpreted, *QUICK) == dict.fromkeys(QUICK, "right")
 
 
 @pytest.mark.slow
-def test_every_module_of_whole_numbers_is_right_to_the_bit() -> None:
-    found = run_cases()
+def test_every_module_of_whole_numbers_is_right_to_the_bit(interpreted: Interpreted) -> None:
+    found = run_cases(interpreted)
     assert len(found) > 15 and set(found.values()) == {"right"}, found
 
 

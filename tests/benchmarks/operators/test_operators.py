@@ -12,6 +12,7 @@ from types import ModuleType
 import pytest
 import torch
 
+from interpreted import Interpreted
 from project import ROOT
 from tritonsmith.benchmarks.operators.calls import CannotWrite, write_call
 from tritonsmith.benchmarks.operators.compare import choose_nearer, find_difference
@@ -39,8 +40,11 @@ def run_suite(path: Path, *options: str, seconds: int = 280) -> list[dict[str, o
     return rows
 
 
-def test_drawn_operators_give_pytorchs_results(tmp_path: Path) -> None:
-    rows = run_suite(tmp_path / "rows.jsonl", "--draw", str(DRAWN), "--samples", "1", "--types", "float32,int64")
+def test_drawn_operators_give_pytorchs_results(interpreted: Interpreted, tmp_path: Path) -> None:
+    path = tmp_path / "rows.jsonl"
+    options = ("--out", path, "--draw", DRAWN, "--samples", 1, "--types", "float32,int64")
+    interpreted.run("tritonsmith.benchmarks.operators.suite", *options)
+    _, *rows = map(json.loads, path.read_text().splitlines())
     assert len(rows) == DRAWN and sum(bool(row["passed"]) for row in rows) > DRAWN / 2
 
 

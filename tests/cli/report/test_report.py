@@ -228,7 +228,7 @@ def test_a_run_without_a_winner_says_so(root: Path) -> None:
     assert "error 0.3 of the oracle" in words
 
 
-@pytest.mark.parametrize("broken", ["{", "[]", '{"task": 3}', "\x00\xff"])
+@pytest.mark.parametrize("broken", ["{", *(pytest.param(text, marks=pytest.mark.slow) for text in ("[]", '{"task": 3}', "\x00\xff"))])
 def test_a_broken_summary_is_told_and_rebuilt(broken: str, root: Path, recorded: Path, tmp_path: Path) -> None:
     folder = tmp_path / "run"
     runs.shutil.copytree(recorded, folder)

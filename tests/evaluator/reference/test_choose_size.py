@@ -20,6 +20,8 @@ REFUSED = {
     "broken and large": r"broken and large\.py, line 11: forward raised AttributeError .*no attribute 'nothing'",
 }
 UNTOUCHED = ("small",)
+ALIKE = {"softmax", "conv2d", "sum over a dimension", "linear and group norm", "cumulative sum", "loss", "heads", "layers of a list"}
+"""Shrunk in the way of others; they wait for `make test-all`."""
 SHRUNK = [name for name in FILES if name not in (*REFUSED, *UNTOUCHED)]
 
 
@@ -27,7 +29,7 @@ def task_of(name: str) -> Task:
     return Task(name=name, path=f"{name}.py", source=FILES[name], size=FIT)
 
 
-@pytest.mark.parametrize("name", SHRUNK)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=pytest.mark.slow if name in ALIKE else ()) for name in SHRUNK])
 def test_a_large_task_is_shrunk_and_still_runs(name: str) -> None:
     chosen = choose_size(task_of(name))
     task = at_chosen_size(task_of(name), chosen)

@@ -10,7 +10,7 @@ import pytest
 
 from tritonsmith.evaluator.sandbox.self_test import establish
 
-pytestmark = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="searches /proc")
+pytestmark = [pytest.mark.skipif(not sys.platform.startswith("linux"), reason="searches /proc")]
 TASK = """
 import torch
 from torch import nn
@@ -121,6 +121,7 @@ def test_without_the_sandbox_the_search_finds_it(tmp_path: Path) -> None:
     assert not any(hit.startswith("environment") for hit in hits)
 
 
+@pytest.mark.slow  # test_process has a confined process look for a key in every run
 @pytest.mark.timeout(300)
 def test_a_candidate_does_not_find_it_and_nothing_keeps_it(tmp_path: Path) -> None:
     if establish("auto", cuda=False)["missing"]:

@@ -23,7 +23,11 @@ def test_situations_are_many_named_once_and_reach_every_choice():
         assert offered == set(site.choices), gate
 
 
-@pytest.mark.parametrize("name", PRESETS)
+FEW = ("default", "no-analysis", "tune-both", "beam")
+"""Presets judged in every run: with and without an analysis, a race of tuners, and several lines of work at once."""
+
+
+@pytest.mark.parametrize("name", [name if name in FEW else pytest.param(name, marks=pytest.mark.slow) for name in PRESETS])
 def test_every_preset_answers_every_situation_as_it_should(name):
     assert check_policy(load_policy(name), runs=False) == ()
 

@@ -104,7 +104,7 @@ def test_a_fork_with_other_rules_asks_only_what_is_new(live, tmp_path):
 
 @pytest.mark.parametrize(
     ("place", "checkpoints"),
-    [pytest.param(1, "sqlite", marks=pytest.mark.slow), (4, "none"), (6, "sqlite"), pytest.param(8, "none", marks=pytest.mark.slow)],
+    [(6, "sqlite"), *(pytest.param(*other, marks=pytest.mark.slow) for other in ((1, "sqlite"), (4, "none"), (8, "none")))],
 )
 def test_a_resumed_run_pays_no_request_twice(live, tmp_path, place, checkpoints):
     """However many replies had come when a run was left, its requests are those of a run that nobody left."""
@@ -121,7 +121,8 @@ def test_a_resumed_run_pays_no_request_twice(live, tmp_path, place, checkpoints)
     assert replayed.decisions == again.decisions
 
 
-@pytest.mark.parametrize("kills", [(11,), pytest.param((11, 5), marks=pytest.mark.slow)], ids=["once", "twice"])
+@pytest.mark.slow  # runs that were left and resumed in one process pay nothing twice in every run
+@pytest.mark.parametrize("kills", [(11,), (11, 5)], ids=["once", "twice"])
 def test_a_killed_run_pays_no_request_twice(live, tmp_path, kills):
     """The same for processes that are killed, the first one after a verdict that no checkpoint has; each has other hashes."""
     out, before, known = tmp_path / "out", len(live.server.requests), []

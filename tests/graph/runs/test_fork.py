@@ -62,7 +62,10 @@ def difference(one, other):
     return [id for id in {**first, **second} if first.get(id) != second.get(id)]
 
 
-@pytest.mark.parametrize("at", ["after_evaluate", "after_optimize", "after_detect", "after_stage", "after_memory", "after_confirm"])
+LATE = [pytest.param(site, marks=pytest.mark.slow) for site in ("after_optimize", "after_stage", "after_memory", "after_confirm")]
+
+
+@pytest.mark.parametrize("at", ["after_evaluate", "after_detect", *LATE])
 def test_the_same_policy_gives_the_same_run(parent, at):
     """A fork with the same policy gives the same run and judges nothing again."""
     given = players()

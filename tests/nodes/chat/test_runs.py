@@ -108,6 +108,7 @@ def test_a_promise_is_compared_with_the_measured_figure(play):
     assert kept["promise"]["before"] == 7 and kept["evidence"]["launches_per_forward"] == 7
 
 
+SLOW_TOO = pytest.mark.slow  # the same way with another text
 TWO = analysis(category=["launch_reduction", "fusion"])
 
 
@@ -115,10 +116,10 @@ TWO = analysis(category=["launch_reduction", "fusion"])
     ("turn", "again"),
     [
         (TWO, "category: propose exactly one change of one category, not several"),
-        (analysis(promise=None), "promise must name one measurable effect"),
-        (analysis(returns=""), "returns must not be empty"),
-        ("I would fuse everything.", "there is no JSON object"),
-        ('{"bottleneck": "laun', "the JSON is not complete"),
+        pytest.param(analysis(promise=None), "promise must name one measurable effect", marks=SLOW_TOO),
+        pytest.param(analysis(returns=""), "returns must not be empty", marks=SLOW_TOO),
+        pytest.param("I would fuse everything.", "there is no JSON object", marks=SLOW_TOO),  # the next test has this one twice
+        pytest.param('{"bottleneck": "laun', "the JSON is not complete", marks=SLOW_TOO),
         (Turn(analysis()[:50], finish="length"), "cut off before its end"),
     ],
     ids=["two categories", "no promise", "returns unsaid", "prose", "half", "cut off"],
@@ -163,9 +164,9 @@ def test_an_analysis_from_servers_of_three_kinds(play, formats, asked):
     [
         Turn(f"```python\n{kernel(9)}", finish="length"),
         Turn(None, finish="length", thought=500, reasoning="endless"),
-        "I cannot.",
-        Turn(""),
-        "```python\nx = 1\n```",
+        pytest.param("I cannot.", marks=SLOW_TOO),
+        pytest.param(Turn(""), marks=SLOW_TOO),
+        pytest.param("```python\nx = 1\n```", marks=SLOW_TOO),
         f"<think>\n```python\n{kernel(9)}```",
     ],
     ids=["cut in the block", "cut in thought", "no block", "empty", "another block", "thoughts only"],
@@ -223,10 +224,10 @@ def test_a_busy_server_is_waited_for(play):
         ([chat.busy("3600")], r"too busy \(429.*it asks to wait 3600 s", 1),
         ([chat.fault(429, "You exceeded your quota", "insufficient_quota")], "the account has nothing left", 1),
         ([chat.HTML] * 2, r"sends no chat completion after 2 tries .*Welcome to the router.*check that --base-url", 2),
-        ([chat.NO_CHOICES, chat.HALF], "sends no chat completion after 2 tries", 2),
-        ([chat.fault(400, "bad parameter")], r"refuses the request \(400: bad parameter\)", 1),
+        pytest.param([chat.NO_CHOICES, chat.HALF], "sends no chat completion after 2 tries", 2, marks=SLOW_TOO),
+        pytest.param([chat.fault(400, "bad parameter")], r"refuses the request \(400: bad parameter\)", 1, marks=SLOW_TOO),
         ([chat.fault(400, "maximum context length", "context_length_exceeded")], "the prompt is longer than the model takes", 1),
-        ([chat.fault(403, "region")], "does not permit this request", 1),
+        pytest.param([chat.fault(403, "region")], "does not permit this request", 1, marks=SLOW_TOO),
     ],
     ids=["5xx", "429", "far Retry-After", "quota", "HTML", "no choices", "400", "too long", "403"],
 )

@@ -48,7 +48,8 @@ def kill_often(evaluator, times, pause, done):
     return times - left
 
 
-@pytest.mark.parametrize(("kills", "count"), [(2, 12), pytest.param(10, 120, marks=pytest.mark.slow)])
+@pytest.mark.slow  # the next test kills one supervisor
+@pytest.mark.parametrize(("kills", "count"), [(2, 12), (10, 120)])
 def test_killed_supervisors_lose_no_verdict_and_none_is_asked_for_again(cluster, tmp_path, kills, count):
     log, done, killed = tmp_path / "log", threading.Event(), []
 

@@ -166,7 +166,7 @@ def test_the_autotuner_drops_what_does_not_fit(compile_only: Compile) -> None:
     assert [(k["launches"], k["constexprs"]) for k in result["kernels"]] == [(1, {"H": 64})]
 
 
-@pytest.mark.parametrize("poll", POLLS)
+@pytest.mark.parametrize("poll", [poll if poll in ("atomic", "asm") else pytest.param(poll, marks=pytest.mark.slow) for poll in POLLS])
 def test_more_waiting_programs_than_fit_are_refused(compile_only: Compile, poll: str) -> None:
     kernel = SPIN.format(poll=POLLS[poll])
     result = compile_only(kernel, "kernel[(5000,)](x, out, bar, 5000)")

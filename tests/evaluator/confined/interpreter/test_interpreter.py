@@ -1,13 +1,11 @@
 """The concurrent interpreter: litmus kernels, numerics, faults. The kernels run once, in one process with TRITON_INTERPRET=1."""
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import pytest
 
+from interpreted import Interpreted
 from project import HELPERS
 from tritonsmith.evaluator.channel.report import LaunchCount, LineCount
 from tritonsmith.evaluator.oracle.judge.facts_without_card import add_counts
@@ -19,12 +17,8 @@ ORDERS = ("round_robin", "shuffled")
 
 
 @pytest.fixture(scope="module")
-def results() -> Any:
-    path = os.pathsep.join(filter(None, (str(HELPERS), os.environ.get("PYTHONPATH"))))
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1", "OPENBLAS_NUM_THREADS": "1", "PYTHONPATH": path}
-    done = subprocess.run([sys.executable, "-P", str(CASES)], env=environment, capture_output=True, text=True, timeout=240, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+def results(interpreted: Interpreted) -> Any:
+    return json.loads(interpreted.run(CASES))
 
 
 @pytest.mark.parametrize(

@@ -1,14 +1,12 @@
 """What honest kernels use of Triton and the stock interpreter lacks. The kernels run once, in one process with TRITON_INTERPRET=1."""
 
 import json
-import os
-import subprocess
-import sys
 from typing import Any
 
 import numpy as np
 import pytest
 
+from interpreted import Interpreted
 from project import HELPERS
 from tritonsmith.evaluator.confined.interpreter.assembly import run_instruction
 
@@ -16,11 +14,8 @@ CASES = HELPERS / "language_cases.py"
 
 
 @pytest.fixture(scope="module")
-def results() -> Any:
-    environment = os.environ | {"TRITON_INTERPRET": "1", "OMP_NUM_THREADS": "1"}
-    done = subprocess.run([sys.executable, "-P", str(CASES)], env=environment, capture_output=True, text=True, timeout=120, check=False)
-    assert done.returncode == 0, done.stderr[-3000:]
-    return json.loads(done.stdout)
+def results(interpreted: Interpreted) -> Any:
+    return json.loads(interpreted.run(CASES))
 
 
 def test_one_instruction_of_inline_assembly_is_computed(results: Any) -> None:

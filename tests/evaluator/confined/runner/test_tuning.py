@@ -11,7 +11,6 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from torch._inductor.runtime.triton_heuristics import CachingAutotuner
 
 from tritonsmith.evaluator.confined.runner import tuning
 from tritonsmith.evaluator.confined.runner.tuning import settle_tuning, take_turns
@@ -97,6 +96,8 @@ class Launcher:
 @pytest.fixture
 def tuner() -> Iterator[type]:
     """The class of the installed torch, put back afterwards."""
+    from torch._inductor.runtime.triton_heuristics import CachingAutotuner  # seconds, which no other test of this file needs
+
     kept = CachingAutotuner.benchmark_all_configs, CachingAutotuner.bench
     yield CachingAutotuner
     CachingAutotuner.benchmark_all_configs, CachingAutotuner.bench = kept

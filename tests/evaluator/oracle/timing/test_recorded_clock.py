@@ -120,8 +120,8 @@ def test_asking_early_costs_honest_kernels_a_microsecond(asked_early: dict[str, 
         assert card <= weigh(mine, theirs, empty).paired.candidate_ms * 1.0005 < 1.01 * card
 
 
-@pytest.mark.parametrize("share", [0.5, 0.8, 1.0])
-@pytest.mark.parametrize("ms", [0.002, 0.004, 0.008, 0.02])
+@pytest.mark.parametrize("share", [0.5, pytest.param(0.8, marks=pytest.mark.slow), 1.0])
+@pytest.mark.parametrize("ms", [pytest.param(0.002, marks=pytest.mark.slow), 0.004, pytest.param(0.008, marks=pytest.mark.slow), 0.02])
 def test_asking_early_makes_no_lie_worth_more(asked_early: dict[str, Calls], share: float, ms: float) -> None:
     """A lie is worth no more since the card is asked for early."""
     found = gains(honest(asked_early), sometimes(share, lies(ms)))

@@ -252,7 +252,8 @@ DOUBLING = {
 
 
 @pytest.mark.parametrize(
-    "source", [pytest.param(source, id=name, marks=pytest.mark.slow if name == "functions" else ()) for name, source in DOUBLING.items()]
+    "source",
+    [pytest.param(text, id=name, marks=pytest.mark.slow if name in ("functions", "kernels") else ()) for name, text in DOUBLING.items()],
 )
 def test_a_text_that_cannot_be_followed_is_an_answer_too(source: str) -> None:
     with pytest.raises(KernelFileError, match="write it plainer"):
