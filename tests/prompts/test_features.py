@@ -90,7 +90,8 @@ def test_a_sum_for_each_block_stays_apart_as_prompts_say(option, apart, tmp_path
     """Without the option Triton adds within the tensor core, which rounds towards zero."""
     text = read_text(SUM.replace("LEFT", ROWS).replace("OPTION", option), tmp_path)
     assert ("arith.addf" in text) == apart
-    told = prompt_for("seed", Brief(task=Task(name="t", path="t.py", source=""), facts=TaskFacts(), hardware=named_card("h200"))).text
+    facts = TaskFacts(modules={"Linear": 1})
+    told = prompt_for("seed", Brief(task=Task(name="t", path="t.py", source=""), facts=facts, hardware=named_card("h200"))).text
     assert "`total += tl.dot(a_high, b_high, max_num_imprecise_acc=1)`" in told
 
 

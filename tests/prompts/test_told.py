@@ -46,9 +46,9 @@ def test_what_only_some_tasks_need_is_told_to_them_alone():
 
 
 def test_the_mode_and_the_inputs_are_told_as_the_judge_has_them():
-    def told(source="class Model: ...", hardware=named_card("h200"), **fields):
-        task = Task(name="t", path="t.py", source=source)
-        return prompt_for("seed", Brief(task=task, facts=TaskFacts(**fields), hardware=hardware)).text
+    def told(source="class Model: ...", **fields):
+        asked = Brief(task=Task(name="t", path="t.py", source=source), facts=TaskFacts(**fields), hardware=named_card("h200"))
+        return prompt_for("seed", asked).text
 
     normed = told(modules={"BatchNorm2d": 1})
     assert "Mode: evaluation. Batch norm takes its running statistics" in normed and "Dropout" not in normed
