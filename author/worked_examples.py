@@ -23,6 +23,11 @@ DECODE_QUERIES = 16
 """Up to so many queries of a head attention is bound by reading its keys and values."""
 LONG_ROW = 32768
 """Values of a row that no program holds in registers."""
+FEW_ROWS = 1024
+"""Up to so many long rows one program for each leaves processors idle, or their last turn half empty."""
+_SOFTMAXES = frozenset({"softmax", "log_softmax", "logsoftmax", "softmin"})
+_NORMS = frozenset({"layer_norm", "layernorm", "rms_norm", "rmsnorm", "normalize"})
+"""Names of calls, and of modules in lower case."""
 LARGE_PRODUCT = 1e9
 """Operations from which fp32 products pay for splitting their operands."""
 _LOOP = 8
@@ -115,8 +120,8 @@ def choose_worked(families: tuple[Family, ...], task: Task, facts: TaskFacts) ->
         fitting.append("gated_conv1d")
     if Family.GEMM in families and Family.CONVOLUTION not in families:
         fitting.append(_choose_product(task, facts))
-    if Family.REDUCTION in families:
-        fitting.append("long_softmax" if _longest_row(facts) >= LONG_ROW else "norm_quantise")
+    if Family.REDUCTION in families and Family.CONVOLUTION not in families:
+        fitting.append(_choose_rows(calls, facts))
     return tuple(dict.fromkeys(name for name in fitting if name))
 
 
@@ -152,7 +157,11 @@ def _loops_over_time(facts: TaskFacts) -> bool:
     return any(count >= _LOOP for count in lines.values())
 
 
-def _longest_row(facts: TaskFacts) -> int:
-    """The longest last axis of what the task reads or gives."""
+def _choose_rows(calls: Counter[str], facts: TaskFacts) -> str:
+    """The example for statistics of rows that scale their own elements; empty for pools, sums, extremes and losses, and many long rows."""
+    named = {*calls, *(node.module_type.lower() for node in facts.ops), *map(str.lower, facts.modules)}
     shapes = [spec.shape for spec in (*facts.inputs, *facts.outputs) if spec is not None and spec.shape]
-    return max((shape[-1] for shape in shapes), default=0)
+    longest = max(shapes, key=lambda shape: shape[-1], default=(0,))
+    if longest[-1] >= LONG_ROW:
+        return "long_softmax" if named & _SOFTMAXES and math.prod(longest[:-1]) <= FEW_ROWS else ""
+    return "norm_quantise" if named & (_SOFTMAXES | _NORMS) or {"mean", "rsqrt"} <= named else ""

@@ -23,7 +23,9 @@ class _Share:
     def say(self) -> str:
         """One line of a list."""
         launches = f"{self.launches} launch{'es' * (self.launches != 1)}"
-        return f"{self.name}: {self.flops:.0%} of the operations, {self.bytes:.0%} of the bytes, {launches}"
+        flops = f"{self.flops:.0%}"
+        operations = "" if flops == "0%" else f"{flops} of the operations, "
+        return f"{self.name}: {operations}{self.bytes:.0%} of the bytes, {launches}"
 
 
 def costly_operators(facts: TaskFacts) -> tuple[str, ...]:

@@ -229,7 +229,7 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...], book: Examp
     context |= tell_facts(brief.task, told, brief.hardware, families)
     context["shorter"] = stage in ("repair", "tune")  # how time is taken mends nothing
     shown = stage in _WITH_EXAMPLES
-    context["features"] = list_features(brief.hardware.triton, products=context["products"], half=context["half"]) if shown else ()
+    context["features"] = _list_features(brief.hardware, context, families) if shown else ()
     if stage == "seed":
         return context | {"branch": brief.branch, "direction": choose_direction(brief, told, families)}
     if brief.current is not None:
@@ -244,6 +244,12 @@ def _context(stage: str, brief: Brief, families: tuple[Family, ...], book: Examp
         found = hints_for(brief.current.verdict, brief.current.source, brief.hardware) if brief.current.verdict else {}
         context |= {"hints": tuple(found.values()), "hint_names": tuple(found)}
     return context
+
+
+def _list_features(hardware: Hardware, context: Mapping[str, Any], families: tuple[Family, ...]) -> tuple[str, ...]:
+    """What this Triton has for a task."""
+    rows = Family.REDUCTION in families or not context["products"]
+    return list_features(hardware.triton, products=context["products"], half=context["half"], rows=rows)
 
 
 def _describe_current(brief: Brief) -> dict[str, Any]:

@@ -22,7 +22,7 @@ class Feature:
     body: str
     """A kernel's body that uses it."""
     needs: str = ""
-    """What a task must have for it to be said: `product`, `fp32 product`, or nothing."""
+    """What a task must have for it to be said: `product`, `half product`, `fp32 product`, `rows`, or nothing."""
 
     def is_in(self, version: str) -> bool:
         """Whether a version has it; an unknown one has nothing."""
@@ -36,15 +36,17 @@ def read_features() -> tuple[Feature, ...]:
     return tuple(Feature(**row) for row in rows)
 
 
-def list_features(version: str, *, products: bool = True, half: bool = False) -> tuple[str, ...]:
+def list_features(version: str, *, products: bool = True, half: bool = False, rows: bool = True) -> tuple[str, ...]:
     """What a version has for a task, a line for each; none for a version that is not known.
 
     Args:
         version: such as `3.6.0`.
         products: whether the task has matrix products.
         half: whether these are of 16 bits.
+        rows: whether rows are reduced.
     """
-    has = {"", *(["product"] if products else []), *(["fp32 product"] if products and not half else [])}
+    kinds = ("product", "half product" if half else "fp32 product")
+    has = {"", *(kinds if products else ()), *(["rows"] if rows else [])}
     return tuple(feature.text for feature in read_features() if feature.text and feature.needs in has and feature.is_in(version))
 
 

@@ -69,6 +69,18 @@ def test_sizes_and_types_decide_between_examples():
     assert chosen(facts_of(node("conv", (2, 8, 9, 9), "call_module", module_type="Conv2d"), modules={"Conv2d": 1})) == ()
 
 
+def test_no_example_of_another_kind_is_shown():
+    """Pools, extremes, scans, losses and networks of convolutions get the rules' short kernels."""
+    pool = node("pool", (2, 8, 9, 9), "call_module", module_type="MaxPool2d")
+    assert chosen(facts_of(pool, modules={"MaxPool2d": 1})) == ()
+    for target in ("torch.amax", "torch.cumsum", "torch.sum", "torch.nn.functional.triplet_margin_loss"):
+        assert chosen(facts_of(node(target, (8, 100)), inputs=(TensorSpec(shape=(8, 100)),))) == (), target
+        assert chosen(facts_of(node(target, (8, 100_000)), inputs=(TensorSpec(shape=(8, 100_000)),))) == (), target
+    assert chosen(facts_of(modules={"Conv2d": 2, "GroupNorm": 2})) == ()
+    assert chosen(facts_of(node("torch.softmax", (4096, 100_000)), inputs=(TensorSpec(shape=(4096, 100_000)),))) == ()
+    assert chosen(facts_of(modules={"LayerNorm": 1})) == ("norm_quantise",)
+
+
 @pytest.mark.parametrize("family", Family)
 def test_no_example_for_16_bits_splits_fp32_operands(family):
     facts = TaskFacts(modules={"GRU": 1, "Linear": 1, "Conv2d": 1}, serial_steps=9, precision=PrecisionClass.HALF, flops=1e12)

@@ -5,7 +5,11 @@ import re
 from pathlib import Path
 
 import pytest
+import triton
+from triton.backends.compiler import GPUTarget
+from triton.compiler import ASTSource
 
+from compiled_products import AT_RISK, import_file
 from tritonsmith.author.book import BOOK
 from tritonsmith.author.examples import EXAMPLES
 from tritonsmith.author.prompt_pages import read_briefs
@@ -123,6 +127,25 @@ def test_every_block_shows_one_kernel_that_is_right() -> None:
     found = right_examples()
     assert set(found) == set(USES) == {"general", *(family.value for family in Family)}
     assert all(text.startswith("@triton.jit\ndef ") and text.count("@triton.jit") == 1 for text in found.values())
+
+
+@pytest.mark.parametrize("block", ["gemm", "convolution", "attention"])
+def test_products_that_rules_show_are_not_at_risk(block, tmp_path):
+    kernel = right_examples()[block]
+    names = re.findall(r"def \w+\((.*?)\):\n", kernel)[0].split(", ")
+    sizes = {"BM": 128, "BN": 128, "BK": 64, "D": 64, "PRECISION": "tf32"}
+    pointers = {"x", "w", "bias", "y", "q", "k", "v", "out"}
+    types = {name.split(":")[0]: "constexpr" if ":" in name else "*bf16" if name in pointers else "i32" for name in names}
+    types |= {name: "fp32" for name in types if name == "scale"}
+    file = tmp_path / "shown.py"
+    file.write_text(HEAD + kernel + "\n")
+    module = import_file(file)
+    aligned = {(at,): [["tt.divisibility", 16]] for at, kind in enumerate(types.values()) if kind != "constexpr" and kind != "fp32"}
+    function = next(value for value in vars(module).values() if isinstance(value, triton.JITFunction))
+    constants = {name: sizes[name] for name, kind in types.items() if kind == "constexpr"}
+    source = ASTSource(fn=function, signature=types, constexprs=constants, attrs=aligned)
+    text = triton.compile(source, target=GPUTarget("cuda", 90, 32), options={"num_warps": 8}).asm["ttgir"]
+    assert "warp_group_dot" in text and not AT_RISK.search(text)
 
 
 @pytest.mark.slow

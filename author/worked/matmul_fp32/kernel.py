@@ -45,7 +45,8 @@ def linear_relu(x, x_scales, w, w_scales, bias, y, x_part, w_part, M, N, K: tl.c
         a, b = tl.load(x_at), tl.load(w_at)
         small = tl.dot(a, tl.load(w_at + w_part), small)
         small = tl.dot(tl.load(x_at + x_part), b, small)
-        total += tl.dot(a, b)  # added outside: tensor cores round their own long sums towards zero
+        # A sum for each block, added outside: tensor cores round long sums towards zero. Without the option Triton moves the addition in.
+        total += tl.dot(a, b, max_num_imprecise_acc=1)
         x_at += BK
         w_at += BK
     total += small * (1.0 / 2048.0)
