@@ -83,6 +83,11 @@ class IntegerWeights:
         return tuple(factor for part in self.parts for factor in (part.element, *part.around))
 
     @property
+    def whole(self) -> bool:
+        """Whether tensor cores get the whole numbers themselves, and nothing that is computed from them and from further tensors."""
+        return all(part.element[0].dtype in _WHOLE for part in self.parts)
+
+    @property
     def alike(self) -> bool:
         """Whether all parts have the same scales and offset, so that one sum of their products is enough."""
         return len({(part.scales, part.offset) for part in self.parts}) == 1
