@@ -153,7 +153,8 @@ def _is_made_of_less(product: MatrixProduct) -> bool:
     if not isinstance(base, Formula | Joined):
         return False
     leaves: dict[int, Tensor] = {}
-    todo, seen = [base], set[int]()
+    todo: list[Tensor] = [base]
+    seen = set[int]()
     while todo:
         value = todo.pop()
         if id(value) in seen:
@@ -223,7 +224,7 @@ def _split(weight: Factor, dtype: str) -> WeightPart | None:
         minuend, offset = ((operand, align(at, operand.shape)) for operand in value.inputs)
         element = _shorten(minuend)
         if element[0].dtype in _WHOLE and not depends(offset, DOWN):
-            return WeightPart(element, scales, offset)
+            return WeightPart(element, scales, _show(*offset))
     element = _shorten(inner[0])
     return WeightPart(element, scales) if element[0].dtype in _WHOLE or element[0].dtype == dtype else None
 
@@ -256,15 +257,20 @@ def _shorten(factor: Factor) -> Factor:
     return (value, at) if value.dtype in _WHOLE else factor
 
 
+def _show(value: Tensor, at: Coordinates) -> Factor:
+    """A value without its views, so that one that stands in several places is read once."""
+    while isinstance(value, TensorView) and not value.guards(at):
+        at, value = value.move(at), value.source
+    return value, at
+
+
 def _strip(value: Tensor, at: Coordinates) -> Factor:
     """A value without the views and the wider types that it is brought into."""
-    while True:
-        if isinstance(value, TensorView) and not value.guards(at):
-            value, at = value.source, value.move(at)
-        elif isinstance(value, Formula) and len(value.inputs) == 1 and is_cast(value.expression) and value.dtype not in _WHOLE:
-            value, at = value.inputs[0], align(at, value.inputs[0].shape)
-        else:
-            return value, at
+    value, at = _show(value, at)
+    while isinstance(value, Formula) and len(value.inputs) == 1 and is_cast(value.expression) and value.dtype not in _WHOLE:
+        (operand,) = value.inputs
+        value, at = _show(operand, align(at, operand.shape))
+    return value, at
 
 
 def is_short(value: Tensor) -> bool:

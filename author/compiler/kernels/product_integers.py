@@ -213,11 +213,12 @@ class IntegerEmitter(TileEmitter):
 
     def take_last(self, node: Expression) -> Expression:
         """What the last line gives the name `node`, without that line; the name itself where it is given elsewhere."""
-        lines = self.scopes[-1].lines
-        last = lines[-1] if lines else None
+        scope = self.scopes[-1]
+        last = scope.lines[-1] if scope.lines else None
         if not isinstance(last, Assign) or last.targets != (node,) or last.value is None:
             return node
-        lines.pop()
+        scope.lines.pop()
+        scope.known = {key: name for key, name in scope.known.items() if name != node}
         return last.value
 
     def read_tensor(self, value: Tensor, at: Coordinates) -> Found:
