@@ -86,12 +86,10 @@ def write_product(region: ProductRegion, name: str, settings: Settings, made: di
             made[key] = write_fresh(operand, usual.places, free, tile.scheme, title, lambda value: id(value) in region.reads, programs)
             kernels.append(made[key].kernel)
         fresh[side] = replace(made[key], operand=operand)
-    if tile.integers:
-        return [IntegerWriter(region, tile, name).write()]
-    if tile.described:
-        return [(WindowWriter if tile.boxes else DescribedWriter)(region, tile, name).write()]
-    writer = OnceWriter if tile.at_once else ProductWriter
-    return [*kernels, writer(region, tile, name, fresh).write()]
+    if tile.integers or tile.described:
+        form = IntegerWriter if tile.integers else WindowWriter if tile.boxes else DescribedWriter
+        return [form(region, tile, name).write()]
+    return [*kernels, (OnceWriter if tile.at_once else ProductWriter)(region, tile, name, fresh).write()]
 
 
 class ProductWriter:
