@@ -56,6 +56,14 @@ CASES = {
     "one chunk, and a depth that no warps share evenly": RegionCase(
         "", "return F.linear(x, self.q.to(x.dtype)*self.s)", rows("40, 48"), hold("20, 48", "20, 1"),
     ),
+    "one tensor of scales and offsets": RegionCase(
+        "", "w=(self.q.unflatten(1, (8, 64)).to(x.dtype)-self.s[:, :, None])*self.s[:, :, None]; return F.linear(x, w.flatten(1))",
+        rows("8, 512"), hold("64, 512", "64, 8", "", "uint8", 0),
+    ),
+    "shifts by a tensor": RegionCase(
+        "", "w=((self.q[:, :, None] >> torch.tensor([0, 4], device=x.device)) & 15).flatten(1).unflatten(1, (4, 64)); "
+        "return F.linear(x, ((w.to(x.dtype)-8)*self.s[:, :, None]).flatten(1))", rows("8, 256"), hold("64, 128", "64, 4", "", "uint8", 0),
+    ),
     "scales that are no factor": RegionCase(
         "", "w=self.q.unflatten(1, (2, 32)).to(x.dtype)*self.s[:, :, None] + self.s[:, :1, None]; return F.linear(x, w.flatten(1))",
         rows("4, 64"), hold("32, 64", "32, 2"),
