@@ -10,6 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.described import count_window_sums, describe_windows, takes_descriptors
+from tritonsmith.author.compiler.fusing.integers import choose_rows, choose_units, read_integers
 from tritonsmith.author.compiler.fusing.operands import find_fresh, has_rim
 from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
 from tritonsmith.author.compiler.ir.values import BYTES, MatrixProduct, Tensor, TensorView
@@ -66,6 +67,10 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
     way = choose_way(product.dtype, precision)
     batch, rows, columns, taps, depth = product.sizes
     half = way is Way.HALF and not product.window
+    if half and read_integers(product, card) is not None:
+        programs = -(-columns // choose_units(product, card))
+        reading = 2.0 * programs * choose_rows(product) * depth / fits.half_l2_rate
+        return max(time_launches(), time_bytes(card, region.bytes / fits.integers), reading)
     high, wide = choose_sides(product, _MOST, WIDE if half else _MOST, card)
     tiles = batch * -(-rows // high) * -(-columns // wide)
     length = taps * _round(depth, min(_STEP, fill(depth)))
@@ -102,8 +107,12 @@ def predict_call(region: ProductRegion, precision: PrecisionClass) -> float:
     product, card = region.product, region.card
     way = choose_way(product.dtype, precision)
     multiplying = time_product(card, product.flops, Way.THREADS if way is Way.PARTS else way, _find_share(product, way, card))
-    given = sum(value.bytes for value in region.reads.values())
-    call = max(time_operators(), multiplying, time_bytes(card, given + product.bytes))
+    given = float(sum(value.bytes for value in region.reads.values()))
+    ahead = 0.0
+    if way is Way.HALF and read_integers(product, card) is not None:  # a kernel ahead of the call stores weights of 16 bits
+        weights = product.right.bytes
+        ahead, given = max(time_launches(), time_bytes(card, given + weights)), float(weights + product.source.bytes)
+    call = ahead + max(time_operators(), multiplying, time_bytes(card, given + product.bytes))
     behind = [value for value in region.stores if value is not product.call and product not in value.operands]
     if not behind:
         return call

@@ -10,6 +10,7 @@ from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.attention import is_cheap, make_region, peel
 from tritonsmith.author.compiler.fusing.disguised import write_products
 from tritonsmith.author.compiler.fusing.hosts import find_hosts
+from tritonsmith.author.compiler.fusing.integers import read_integers
 from tritonsmith.author.compiler.fusing.materialize import WHOLE, SharedValues
 from tritonsmith.author.compiler.fusing.placing import place_parts
 from tritonsmith.author.compiler.fusing.regions import (
@@ -258,6 +259,15 @@ class Cutter(CutState):
     def _place_product(self, product: MatrixProduct) -> None:
         """Make the region of a product, whose operands lie in memory or are computed as they are read."""
         region = ProductRegion(card=self._card, product=product, name=product.name)
+        weights = read_integers(product, self._card)
+        if weights is not None:
+            self.store(strip_views(product.source))
+            self.regions.append(region)
+            self._places[id(product)] = region
+            self._note(region, product.source, region.left)
+            for value, at in weights.values:
+                self._note(region, value, at)
+            return
         for operand in product.operands:
             base = strip_views(operand)
             cheap = _is_cheap(base, self._card.fits.rows.small) and operand not in product.squares and not product.stored

@@ -9,6 +9,7 @@ from dataclasses import dataclass, replace
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.calls import choose_sides, fill
 from tritonsmith.author.compiler.fusing.described import WindowTile, choose_windows, describe_windows, takes_descriptors
+from tritonsmith.author.compiler.fusing.integers import IntegerWeights, choose_rows, choose_units, count_stage, read_integers
 from tritonsmith.author.compiler.fusing.operands import find_fresh, find_kept, has_rim, is_short
 from tritonsmith.author.compiler.fusing.regions import ProductRegion, WorkRegion
 from tritonsmith.author.compiler.fusing.space import COLUMN
@@ -67,6 +68,12 @@ class ProductTile:
     """Whether operands are read by tensor descriptors, in programs that take tiles in turn."""
     boxes: WindowTile | None = None
     """Of a convolution whose operands are read by tensor descriptors."""
+    integers: IntegerWeights | None = None
+    """How weights are computed from whole numbers, where rows are few."""
+    chunks: int = 1
+    """Places of the depth, `depth` of them each, that different warps multiply at once."""
+    stage: int = 0
+    """Bytes of a step of such a product."""
 
     @property
     def apart(self) -> bool:
@@ -81,6 +88,8 @@ class ProductTile:
     @property
     def shared_bytes(self) -> int:
         """Shared memory of all stages: two fp16 parts need as much as one fp32 value."""
+        if self.integers:
+            return max(self.stage * max(1, self.stages - 1), 4 * self.chunks * self.rows * self.columns)
         if self.at_once:
             return 2 * (3 * self.rows + 2 * self.columns) * self.at_once * STEP
         value = 2 if self.scheme == "as they are" else 4
@@ -91,6 +100,8 @@ class ProductTile:
     @property
     def sums(self) -> int:
         """fp32 sums of a thread."""
+        if self.integers:  # of all steps, and of one
+            return 2 * self.chunks * self.rows * self.columns // (32 * self.warps)
         single = self.at_once or self.scheme in ("as they are", "tf32", "ieee", "fp16")
         return self.rows * self.columns * (1 if single else 2) // (32 * self.warps)
 
@@ -126,6 +137,8 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     wide = max(wide, region.product.together)
     high = max(high, fill(region.product.sizes[1])) if region.product.reduced else high
     tile = ProductTile(region.card, high, wide, deep, warps, int(settings["num_stages"]), int(settings["group"]), scheme, kept, ahead)
+    if half and (weights := read_integers(region.product, region.card)) is not None:
+        return _choose_integers(region, replace(tile, integers=weights))
     if half and (windows := describe_windows(region)) is not None:
         found = choose_windows(region, windows)
         return replace(tile, rows=found.filters, columns=found.places, depth=windows.step, warps=_WINDOW_WARPS, boxes=found, described=True)
@@ -142,6 +155,20 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
         return tile
     registers = int(settings["registers"])
     return replace(tile, registers=min(registers, fits.low_registers) if low and region.chained else registers)
+
+
+def _choose_integers(region: ProductRegion, tile: ProductTile) -> ProductTile:
+    """The tile of a product of few rows whose weights are whole numbers: all rows, and a chunk of the depth for each warp."""
+    weights, product, hardware = tile.integers, region.product, tile.card.hardware
+    assert weights is not None, "the tile is for such a product"
+    chunks, units = weights.list_chunks(), choose_units(product, tile.card)
+    stage = count_stage(product, units, chunks, weights.chunk, len(weights.parts))
+    turned = 0 if weights.whole else 2 * chunks * weights.chunk * units  # what is computed goes to other threads
+    stages = max(1, min(tile.stages, 1 + (hardware.shared_per_block - turned) // stage))
+    return replace(
+        tile, rows=choose_rows(product), columns=units, depth=weights.chunk, chunks=chunks, warps=max(_GROUP, chunks), stages=stages,
+        stage=stage,
+    )  # fmt: skip
 
 
 def _choose_form(region: ProductRegion, tile: ProductTile, form: str) -> ProductTile:

@@ -43,6 +43,7 @@ from tritonsmith.author.compiler.kernels.product_grid import (
     write_head,
     write_places,
 )
+from tritonsmith.author.compiler.kernels.product_integers import IntegerWriter
 from tritonsmith.author.compiler.kernels.product_parts import FreshParts, watch_places, write_fresh, write_parts
 from tritonsmith.author.compiler.kernels.product_stores import StoreWriter
 from tritonsmith.author.compiler.kernels.product_tiles import STEP, ProductTile, choose_tile
@@ -85,10 +86,10 @@ def write_product(region: ProductRegion, name: str, settings: Settings, made: di
             made[key] = write_fresh(operand, usual.places, free, tile.scheme, title, lambda value: id(value) in region.reads, programs)
             kernels.append(made[key].kernel)
         fresh[side] = replace(made[key], operand=operand)
-    if tile.described:
-        return [(WindowWriter if tile.boxes else DescribedWriter)(region, tile, name).write()]
-    writer = OnceWriter if tile.at_once else ProductWriter
-    return [*kernels, writer(region, tile, name, fresh).write()]
+    if tile.integers or tile.described:
+        form = IntegerWriter if tile.integers else WindowWriter if tile.boxes else DescribedWriter
+        return [form(region, tile, name).write()]
+    return [*kernels, (OnceWriter if tile.at_once else ProductWriter)(region, tile, name, fresh).write()]
 
 
 class ProductWriter:
