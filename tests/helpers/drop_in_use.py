@@ -325,14 +325,8 @@ def ask_files(
         sys.path.insert(0, str(saved / "torch-ext"))
         package = __import__("fast_block")
         yield "imported", differ(package.wrap(original)(x), original(x))
-        yield (
-            "imports the project",
-            [
-                name
-                for name, value in vars(package).items()
-                if "tritonsmith" in str(getattr(value, "__module__", ""))
-            ],
-        )
+        borrowed = [name for name, value in vars(package).items() if "tritonsmith" in str(getattr(value, "__module__", ""))]
+        yield "imports the project", borrowed
         yield (
             "operator",
             engine_of(package.wrap(original))

@@ -148,7 +148,8 @@ def test_a_convolution_reads_boxes_of_an_image_whose_rim_is_zero(own_text: str) 
     assert "memory_format=torch.channels_last" in own_text
 
 
-@pytest.mark.parametrize("side", [28, pytest.param(14, marks=pytest.mark.slow), pytest.param(7, marks=pytest.mark.slow)])
+@pytest.mark.slow
+@pytest.mark.parametrize("side", SIDES)
 def test_boxes_that_do_not_divide_an_image_are_right(evaluator: LocalEvaluator, side: int) -> None:
     task = make_ragged(3 if side == 7 else 1, side)
     text = write(task, c1=Choice.OWN_LAST, c2=Choice.OWN_LAST)
