@@ -65,7 +65,8 @@ def test_the_mode_and_the_inputs_are_told_as_the_judge_has_them():
     assert "They stay in 0 to 1." in told("F.binary_cross_entropy(p, y)")
     weights, codes = TensorSpec(shape=(4,)), TensorSpec(shape=(4,), dtype="int64")
     assert "scales of 1 and shifts of 0 move by 20 %" in told(parameters={"w": weights})
-    assert "its buffers (masks) as it makes them" in told("self.register_buffer('mask', m)", parameters={"w": weights}) and "drawn anew;" not in normed
+    masked = told("self.register_buffer('mask', m)", parameters={"w": weights})
+    assert "its buffers (masks) as it makes them" in masked and "drawn anew;" not in normed
     assert "(-100 only if it does)" in told(inputs=(codes,)) and "-100" not in normed
 
 
