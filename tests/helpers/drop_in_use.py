@@ -275,8 +275,8 @@ def make_networks(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> tupl
 
 def ask_traces(drop_in: DropIn, original: nn.Module, x: torch.Tensor) -> Iterator[tuple[str, Any]]:
     """What opcheck, torch.export and a compiled backward make of the operator."""
-    operator = engine_of(drop_in.module).operator
-    given = x.clone().requires_grad_()
+    operator, given = engine_of(drop_in.module).operator, x.clone().requires_grad_()
+    drop_in.module(x)
     checked = torch.library.opcheck(operator.overload, (given, *original.parameters()), test_utils=TESTED)
     yield "opcheck", sorted(set(checked.values()))
     network, plain = make_networks(drop_in, original, x)
