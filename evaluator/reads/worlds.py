@@ -65,6 +65,8 @@ def enter_world(path: str, folder: str, source: str, variables: frozenset[str]) 
         variables: environment variables that our caller's environment decides.
     """
     _set_up(variables)
+    if not _now:
+        _SYS_PATH[:] = sys.path  # as it is now: whoever loads a task may have changed it since the last one
     add_task_file(path)
     key = os.path.join(folder, os.path.basename(path))
     if (known := _worlds.get(key)) is not None and known.is_stale():
