@@ -13,6 +13,7 @@ from tritonsmith.evaluator.schema import Label, LaunchFacts
         (2, 0.5, False, Label.HYBRID),
         (2, 0.02, False, Label.LIBRARY),
         (2, 0.02, True, Label.HYBRID),
+        (2, 0.01, True, Label.LIBRARY),
         (2, 0.95, True, Label.KERNEL),
         (0, 0.0, True, Label.LIBRARY),
     ],
