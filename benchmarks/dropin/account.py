@@ -59,22 +59,9 @@ class ModelNew(nn.Module):
         return rmsnorm
 """
 """A kernel as the built-in author writes it."""
-TEXT_WITHOUT_LAUNCH = f"""
-import torch
-import torch.nn as nn
-
-
-class ModelNew(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.n = nn.Module()
-        self.n.weight = nn.Parameter(torch.empty(({COLUMNS},), dtype=torch.float32))
-
-    def forward(self, x):
-        if x.dim() != 2 or x.shape[1:] != ({COLUMNS},) or x.shape[0] > 2796032 or x.dtype is not torch.float32:
-            raise ValueError("this kernel is made for other tensors")
-        return torch.empty((x.shape[0], {COLUMNS}), dtype=torch.float32, device=x.device)
-"""
+_LAUNCH = "        rmsnorm_kernel[(batch,)](x, self.n.weight, rmsnorm, BLOCK=1024, num_warps=2)\n"
+TEXT_WITHOUT_LAUNCH = TEXT.replace(_LAUNCH, "").replace(" or not x.is_cuda", "")
+"""The same without its launch, for any device."""
 
 
 class Norm(nn.Module):

@@ -89,10 +89,16 @@ def time_run(regions: int, folder: Path, settings: dict[str, Any]) -> dict[str, 
     }  # fmt: skip
 
 
+def _read_counts(words: str) -> list[int]:
+    if not all(word.strip().isdigit() and int(word) for word in words.split(",")):
+        raise argparse.ArgumentTypeError(f"{words!r}: give numbers of regions from 1 on, such as 10,40,150")
+    return [int(word) for word in words.split(",")]
+
+
 def main() -> None:
     """Run a module of each size, one after the other, and print what each step took."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--regions", default="10,40,150", help="numbers of regions")
+    parser.add_argument("--regions", type=_read_counts, default=[10, 40, 150], help="numbers of regions, such as 10,40,150")
     parser.add_argument("--out", type=Path, required=True, help="a new or empty folder")
     parser.add_argument("--record", type=Path, help="a JSON file for the rows")
     parser.add_argument("--target", default="auto", help="a card that is not there: its times are estimates")
@@ -100,8 +106,8 @@ def main() -> None:
     record = begin_record("real_modules.growth", None)
     settings: dict[str, Any] = {"model": "offline", "seeds": 1, "policy": "no-tune", "fresh": True, "target": options.target}
     try:
-        rows = [time_run(int(count), options.out, settings) for count in options.regions.split(",")]
-    except (TritonsmithError, ValueError) as error:  # a number that is none, or a folder that is not empty
+        rows = [time_run(count, options.out, settings) for count in options.regions]
+    except TritonsmithError as error:  # such as a folder that is not empty
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(2)
     table = Table(*rows[0], title="seconds from the start of a run")

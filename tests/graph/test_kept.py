@@ -67,6 +67,12 @@ def test_a_confirmed_kernel_below_one_is_no_result(tmp_path: Path) -> None:
         result.save(tmp_path / "package")
 
 
+def test_a_kernel_that_the_search_measured_below_one_is_not_measured_again(tmp_path: Path) -> None:
+    judge = ScriptedEvaluator({"kernel": with_forms(scripted_verdict(0.998, comparison=Comparison.SAME))})
+    summary = play(tmp_path / "out", judge)
+    assert summary.outcome is RunOutcome.KEPT and ("kernel", "strict") not in judge.calls
+
+
 @pytest.mark.parametrize(("score", "comparison"), [(1.0, Comparison.SAME), (1.01, Comparison.AMBIGUOUS)])
 def test_from_one_on_a_kernel_is_the_result(tmp_path: Path, score: float, comparison: Comparison) -> None:
     summary = play(tmp_path / "out", ScriptedEvaluator({"kernel": scripted_verdict(score, comparison=comparison)}))
