@@ -126,7 +126,7 @@ class TaskFacts(Record):
     modules: dict[str, int] = Field(default_factory=dict)  # leaf module class names with their counts
     flops: float = 0.0
     """Floating-point operations per forward; recurrent cells are counted per step."""
-    min_bytes: float = 0.0  # bytes of inputs, parameters and outputs, each moved once
+    min_bytes: float = 0.0  # bytes that must move: what forward reads of inputs and parameters, and its outputs, each once
     reference_launches: int = 0
     """Device kernels the reference launches per forward (counted from its operator trace, recurrent cells per step)."""
     serial_steps: int = 1

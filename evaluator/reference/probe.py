@@ -25,6 +25,7 @@ from tritonsmith.evaluator.reference.forward import leaf_modules, trace_forward
 from tritonsmith.evaluator.reference.gradients import DifferentiatedReference
 from tritonsmith.evaluator.reference.module import Reference, flatten, list_tensors, load_reference
 from tritonsmith.evaluator.reference.nodes import list_specs
+from tritonsmith.evaluator.reference.reads import ReadWatch
 from tritonsmith.evaluator.reference.shapes import describe_shapes
 from tritonsmith.evaluator.reference.stand_in import StandIn, available_bytes, is_out_of_memory, limit_memory, make_stand_in
 from tritonsmith.evaluator.reference.tables import find_tables
@@ -141,10 +142,11 @@ def _trace_gradients(reference: Reference, seconds: float) -> list[OperatorCost]
 def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadline: float = math.inf) -> Description:
     still = _describe_still(reference, model, inputs)
     runs: list[ExecutedForward] = []
-    watch = ForwardWatch()
+    watch, reads = ForwardWatch(), list[ReadWatch]()
 
     def forward() -> Any:
-        with watch:
+        reads.append(ReadWatch([*list_tensors(inputs), *_storages(model)]))
+        with watch, reads[-1]:
             runs.append(execute_forward(model, inputs, reference.task.path, deadline))
         return runs[0].output
 
@@ -158,6 +160,7 @@ def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadlin
     way = TraceWay.FX if ops else TraceWay.RUN
     ops = ops or run.ops
     left_out = max(0, len(ops) - _MOST_NODES)
+    hides = any(isinstance(module, nn.RNNBase | nn.RNNCellBase) for module in model.modules())  # they are counted by formula
     facts = still.model_copy(update={
         "outputs": list_specs(flatten(output)),
         "returns": describe_return(output, ops),
@@ -170,7 +173,7 @@ def _describe(reference: Reference, model: nn.Module, inputs: list[Any], deadlin
         "size_lines": run.size_lines if way is TraceWay.RUN else (),
         "value_lines": run.value_lines if way is TraceWay.RUN else (),
         "flops": sum(cost.flops for cost in run.costs),
-        "min_bytes": still.min_bytes + _total_bytes(flatten(output)),
+        "min_bytes": reads[-1].count(unseen=hides) + _total_bytes(flatten(output)),
         "reference_launches": sum(cost.launches for cost in run.costs),
         "serial_steps": run.serial_steps,
         "shortest_chain": run.shortest_chain,

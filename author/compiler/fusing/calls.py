@@ -70,7 +70,9 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
     if half and read_integers(product, card) is not None:
         programs = -(-columns // choose_units(product, card))
         reading = 2.0 * programs * choose_rows(product) * depth / fits.half_l2_rate
-        return max(time_launches(), time_bytes(card, region.bytes / fits.integers), reading)
+        alone, by_row = fits.integers
+        converting = float(columns * depth) * (alone + by_row * choose_rows(product))
+        return max(time_launches(), time_bytes(card, region.bytes), reading, converting)
     high, wide = choose_sides(product, _MOST, WIDE if half else _MOST, card)
     tiles = batch * -(-rows // high) * -(-columns // wide)
     length = taps * _round(depth, min(_STEP, fill(depth)))

@@ -164,7 +164,8 @@ def _choose_integers(region: ProductRegion, tile: ProductTile) -> ProductTile:
     chunks, units = weights.list_chunks(), choose_units(product, tile.card)
     stage = count_stage(product, units, chunks, weights.chunk, len(weights.parts))
     turned = 0 if weights.whole else 2 * chunks * weights.chunk * units  # what is computed goes to other threads
-    stages = max(1, min(tile.stages, 1 + (hardware.shared_per_block - turned) // stage))
+    asked = tile.stages + weights.is_read  # steps of half the size
+    stages = max(1, min(asked, 1 + (hardware.shared_per_block - turned) // stage))
     return replace(
         tile, rows=choose_rows(product), columns=units, depth=weights.chunk, chunks=chunks, warps=max(_GROUP, chunks), stages=stages,
         stage=stage,

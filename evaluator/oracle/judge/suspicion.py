@@ -14,6 +14,8 @@ from tritonsmith.evaluator.oracle.handles.runner import RunnerFault
 from tritonsmith.evaluator.oracle.timing.ceilings import measure_ceilings
 from tritonsmith.evaluator.oracle.timing.paired import CLOCK_MS, clocks_apart
 from tritonsmith.evaluator.oracle.timing.session import TimingSession
+from tritonsmith.evaluator.reference.reads import ReadWatch
+from tritonsmith.evaluator.reference.updates import run_forward
 from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing
 
 _OVERLAPPING = 2.0
@@ -30,7 +32,7 @@ Clocks = tuple[float, float]
 
 
 class Floor:
-    """The floor of physics: milliseconds that the card needs at the least for a task.
+    """The floor of physics: milliseconds that the card needs at the least to move a task's bytes.
 
     Args:
         session: the task on the card.
@@ -41,6 +43,7 @@ class Floor:
         """Floating-point operations of the reference."""
         self._session = session
         self._ms: float | None = None
+        self._read: float | None = None
 
     @property
     def ms(self) -> float:
@@ -49,13 +52,27 @@ class Floor:
             self._ms = self._compute(1.0)
         return self._ms
 
+    @property
+    def operations_ms(self) -> float:
+        """What a kernel takes at the least that does the reference's operations; another algorithm may do fewer."""
+        return measure_ceilings().operations_floor_ms(self.flops, self._session.task.precision)
+
     def _compute(self, needed: float) -> float:
-        """The floor of a task that needs this share of its inputs."""
-        session, specs = self._session, self._session.layout
-        inputs = needed * (sum(map(spec_bytes, specs.inputs)) + session.weight_bytes)
-        outputs = sum(map(spec_bytes, specs.outputs))
-        ceilings = measure_ceilings()
-        return ceilings.floor_ms(inputs, outputs, needed * self.flops, session.task.precision, session.hardware.l2_bytes)
+        """The floor of a task that needs this share of what its reference reads."""
+        session = self._session
+        if self._read is None:
+            self._read = self._count_read()
+        outputs = sum(map(spec_bytes, session.layout.outputs))
+        return measure_ceilings().bytes_floor_ms(needed * self._read, outputs, session.hardware.l2_bytes)
+
+    def _count_read(self) -> float:
+        """Bytes of inputs and weights that the reference reads: of a table the rows that the inputs name, of a slice what it holds."""
+        session = self._session
+        given = [tensor.clone() for tensor in session.draw("own")]
+        watch = ReadWatch([*given, *session.model.parameters(), *session.model.buffers()])
+        with watch:
+            run_forward(session.model, session.fill_arguments(given), session.updates, session.written)
+        return watch.count(unseen=False)
 
     def require_possible(self, timed: TimingSession, facts: LaunchFacts, *, strict: bool) -> None:
         """Raises RunnerFault(cheating) where a session's times cannot be; in `strict` also where two views of it disagree.
@@ -78,7 +95,7 @@ class Floor:
         if ms < self._ms:
             raise RunnerFault(
                 Status.CHEATING,
-                f"{ms:.4g} ms is below what this card needs to read the inputs and do the arithmetic ({self._ms:.4g} ms)",
+                f"{ms:.4g} ms is below what this card needs to read the inputs ({self._ms:.4g} ms)",
             )
 
     def _needed_share(self) -> float:
@@ -143,8 +160,18 @@ def find_contradiction(clocks: Clocks, facts: LaunchFacts, *, slower: bool = Fal
     return ("" if slower else find_clock_conflict(clocks, launches)) or find_other_forward(facts, clocks)
 
 
-def find_suspicion(timing: Timing, clocks: Clocks, facts: LaunchFacts, *, slower: bool = False) -> str:
-    """Why a verdict is to be audited."""
+def find_suspicion(timing: Timing, clocks: Clocks, facts: LaunchFacts, operations_ms: float, *, slower: bool = False) -> str:
+    """Why a verdict is to be audited.
+
+    Args:
+        timing: of the verdict.
+        clocks: the candidate's milliseconds by both clocks.
+        facts: its launches.
+        operations_ms: what the reference's operations take at the least.
+        slower: as in `find_contradiction`.
+    """
+    if timing.median_ms < operations_ms:
+        return f"{timing.median_ms:.4g} ms is below what the reference's operations take on this card ({operations_ms:.4g} ms)"
     if timing.score > _INCREDIBLE:
         return f"{timing.score:.3g}x the strongest baseline is hard to believe"
     return find_contradiction(clocks, facts, slower=slower, form=timing.form)

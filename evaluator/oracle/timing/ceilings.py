@@ -35,16 +35,20 @@ class Ceilings:
     launch_ms: float = 0.0
     """Milliseconds of the least launch: a kernel that writes one byte, between two events on a card that has all three queued."""
 
-    def floor_ms(self, input_bytes: float, output_bytes: float, flops: float, precision: PrecisionClass, l2_bytes: int) -> float:
+    def bytes_floor_ms(self, input_bytes: float, output_bytes: float, l2_bytes: int) -> float:
         """Milliseconds below which no right kernel can be.
 
-        0.7 times the larger of: bytes that must come from memory (inputs are cold; what is written may stay in the L2 cache) over the
-        copy's rate, and operations over the half-precision matrix rate, where float32 takes three products for one and a clever
-        algorithm needs a quarter of them.
+        0.7 times the bytes that must come from memory over the copy's rate. Inputs are cold; what is written may stay in the L2 cache.
         """
-        moved = input_bytes + max(0.0, output_bytes - l2_bytes)
+        return _MARGIN * (input_bytes + max(0.0, output_bytes - l2_bytes)) / self.bandwidth * 1e3
+
+    def operations_floor_ms(self, flops: float, precision: PrecisionClass) -> float:
+        """Milliseconds below which a kernel must do fewer operations than the reference.
+
+        0.7 times a quarter of the operations over the half-precision matrix rate, where float32 takes three products for one.
+        """
         rate = self.matrix / (1.0 if precision.allows_tf32 else _PRODUCTS_OF_FLOAT32)
-        return _MARGIN * max(moved / self.bandwidth, flops / _FEWER_PRODUCTS / rate) * 1e3
+        return _MARGIN * flops / _FEWER_PRODUCTS / rate * 1e3
 
     @property
     def launch_floor_ms(self) -> float:

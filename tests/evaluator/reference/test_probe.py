@@ -262,3 +262,22 @@ def test_facts_that_other_tests_write_down_are_those_of_the_probe(tmp_path: Path
     )  # fmt: skip
     assert facts.modules == written.modules and {node.target for node in written.ops} <= {node.target for node in facts.ops}
     assert facts == TaskFacts.model_validate_json(facts.model_dump_json())
+
+
+@pytest.mark.parametrize(
+    ("init", "forward", "inputs", "read"),
+    [
+        ("self.e = nn.Embedding(1000, 8)", "return self.e(i)", "torch.randint(0, 1000, (5,))", 5 * 8 + 5 * 8 * 4),
+        ("self.e = nn.EmbeddingBag(1000, 8)", "return self.e(i)", "torch.randint(0, 1000, (2, 3))", 6 * 8 + 6 * 8 * 4),
+        ("", "return i[1:3] + 1.0", "torch.randn(100, 4)", 2 * 4 * 4),
+        ("", "return i[:, torch.tensor([0, 7])].sum()", "torch.randn(10, 50)", 2 * 10 * 4),
+        ("self.e = nn.Embedding(3, 8)", "return self.e(i)", "torch.randint(0, 3, (50,))", 50 * 8 + 3 * 8 * 4),
+        ("self.e = nn.Embedding(9, 8)", "return self.e(i) @ self.e.weight.T", "torch.randint(0, 9, (2,))", 2 * 8 + 9 * 8 * 4),
+        ("self.unused = nn.Linear(90, 90)", "return i * 2", "torch.randn(4)", 16),
+    ],
+)
+def test_a_lookup_reads_its_rows_and_a_slice_what_it_holds(init: str, forward: str, inputs: str, read: int) -> None:
+    case = RegionCase("read", forward, inputs, init=init)
+    facts, _ = probe(Task(name="a", path="a.py", source=case.source().replace("(self, x)", "(self, i)")))
+    written = sum(_elements(spec) * 4 for spec in facts.outputs)
+    assert facts.min_bytes - written == read

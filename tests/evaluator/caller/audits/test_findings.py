@@ -216,11 +216,11 @@ def test_the_sanitizers_words_are_understood() -> None:
 
 def test_the_floor_follows_from_bytes_or_operations() -> None:
     card = Ceilings(bandwidth=4e12, matrix=8e14)
-    assert card.floor_ms(4e9, 0.0, 0.0, PrecisionClass.IEEE, 0) == pytest.approx(0.7)
-    assert card.floor_ms(0.0, 4e9, 0.0, PrecisionClass.IEEE, int(4e9)) == 0.0  # what is written may stay in the cache
-    assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 3e3, PrecisionClass.IEEE, 0) == pytest.approx(0.7)
-    assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 3e3, PrecisionClass.SPLIT, 0) == pytest.approx(0.7)
-    assert card.floor_ms(0.0, 0.0, 4 * 8e14 / 1e3, PrecisionClass.HALF, 0) == pytest.approx(0.7)
+    assert card.bytes_floor_ms(4e9, 0.0, 0) == pytest.approx(0.7)
+    assert card.bytes_floor_ms(0.0, 4e9, int(4e9)) == 0.0  # what is written may stay in the cache
+    assert card.operations_floor_ms(4 * 8e14 / 3e3, PrecisionClass.IEEE) == pytest.approx(0.7)
+    assert card.operations_floor_ms(4 * 8e14 / 3e3, PrecisionClass.SPLIT) == pytest.approx(0.7)
+    assert card.operations_floor_ms(4 * 8e14 / 1e3, PrecisionClass.HALF) == pytest.approx(0.7)
 
 
 def timing(score: float) -> Timing:
@@ -239,17 +239,18 @@ def test_a_launch_cannot_take_less_than_a_launch() -> None:
 def test_disagreeing_clocks_and_huge_scores_are_suspicious() -> None:
     """Clocks that disagree and scores beyond belief are suspicious."""
     agreeing, facts = (1.0, 0.98), LaunchFacts(device_ms=0.97)
-    assert find_suspicion(timing(3.0), agreeing, facts) == ""
-    assert "hard to believe" in find_suspicion(timing(12.0), agreeing, facts)
-    assert "two clocks disagree" in find_suspicion(timing(3.0), (1.0, 0.2), facts)
-    assert find_suspicion(timing(0.3), (1.0, 0.9), facts, slower=True) == ""
-    assert find_suspicion(timing(0.3), (1.0, 0.5), LaunchFacts(), slower=True) == ""
-    assert "another forward was profiled" in find_suspicion(timing(0.3), (1.0, 0.2), facts, slower=True)
-    assert find_suspicion(timing(3.0), (0.05, 0.02), LaunchFacts()) == ""  # a disturbed host; what the oracle's clock reads beyond is added
+    assert find_suspicion(timing(3.0), agreeing, facts, 0.5) == ""
+    assert "below what the reference's operations take" in find_suspicion(timing(3.0), agreeing, facts, 1.5)
+    assert "hard to believe" in find_suspicion(timing(12.0), agreeing, facts, 0.5)
+    assert "two clocks disagree" in find_suspicion(timing(3.0), (1.0, 0.2), facts, 0.5)
+    assert find_suspicion(timing(0.3), (1.0, 0.9), facts, 0.5, slower=True) == ""
+    assert find_suspicion(timing(0.3), (1.0, 0.5), LaunchFacts(), 0.5, slower=True) == ""
+    assert "another forward was profiled" in find_suspicion(timing(0.3), (1.0, 0.2), facts, 0.5, slower=True)
+    assert find_suspicion(timing(3.0), (0.05, 0.02), LaunchFacts(), 0.5) == ""  # a disturbed host: the oracle's excess is added
 
 
 def test_a_longer_profiled_forward_is_another() -> None:
     """A profiled forward that takes longer than the timed one is another one."""
     agreeing = (1.0, 0.98)
-    assert find_suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=1.9)) == ""  # two streams, each busy all the time
-    assert "another forward was profiled" in find_suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=2.2))
+    assert find_suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=1.9), 0.5) == ""  # two streams, each busy all the time
+    assert "another forward was profiled" in find_suspicion(timing(3.0), agreeing, LaunchFacts(device_ms=2.2), 0.5)
