@@ -41,7 +41,7 @@ from tritonsmith.evaluator.oracle.timing.paired import find_strongest
 from tritonsmith.evaluator.oracle.timing.session import TimingSession, write_raw
 from tritonsmith.evaluator.processes.steps import STEPS
 from tritonsmith.evaluator.records.operator_cost import OperatorCost
-from tritonsmith.evaluator.schema import LaunchFacts, Status, Verdict
+from tritonsmith.evaluator.schema import LaunchFacts, Status, Timing, Verdict
 
 _FIRST_TRIALS = {"quick": ("own", "own"), "strict": ("own", "own", "own")}
 """By profile: kinds of inputs of the first checked calls."""
@@ -118,11 +118,8 @@ class CardJudge:
                     return _refuse(memory.explain(caught), kernel, profile, log, memory)
         environment = {"seconds_by_step": self._steps, "memory": memory.record(), CEILINGS: asdict(measure_ceilings())}
         doubt = find_suspicion(timing, timed.clocks, timed.facts, self._floor.operations_ms, slower=timed.first.far_slower)
-        return Verdict(
-            status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts, backward=self.session.task.backward),
-            correctness=log.correctness, timing=timing, facts=timed.facts, profile=profile, message=describe_score(timing),
-            environment=environment, quarantine=doubt,
-        )  # fmt: skip
+        backward = self.session.task.backward
+        return _accept(timed, timing, kernel, profile, log, environment, doubt, backward=backward)
 
     def _measure(self, log: TrialLog, memory: MemoryWatch, kernel: KernelText, profile: str) -> tuple[Timed, list[TimingSession]]:
         """Checks and all sessions. Raises RunnerFault."""
@@ -273,6 +270,16 @@ def _list_kinds(profile: str, *, real: bool) -> tuple[str, ...]:
     """Kinds of inputs of the checked calls. Real ones are second, where `strict` still has the weights that the task brings along."""
     first = _FIRST_TRIALS[profile]
     return (first[0], *(("real",) if real else ()), *first[1:], *stress_kinds(profile), *_LAST_TRIALS[profile])
+
+
+def _accept(
+    timed: Timed, timing: Timing, kernel: KernelText, profile: str, log: TrialLog, environment: dict[str, Any], doubt: str, *,
+    backward: bool,
+) -> Verdict:  # fmt: skip
+    return Verdict(
+        status=Status.OK, sha=kernel.sha, label=choose_label(timed.facts, backward=backward), correctness=log.correctness, timing=timing,
+        facts=timed.facts, profile=profile, message=describe_score(timing), environment=environment, quarantine=doubt,
+    )  # fmt: skip
 
 
 def _refuse(fault: RunnerFault, kernel: KernelText, profile: str, log: TrialLog, memory: MemoryWatch) -> Verdict:
