@@ -21,6 +21,7 @@ from tritonsmith.author.compiler.module.batch import list_all
 from tritonsmith.author.compiler.plan import RegionPlan, plan_part
 from tritonsmith.author.compiler.reading.channels import can_keep_channels_last, find_image
 from tritonsmith.author.compiler.reading.choices import Choice, write_cut
+from tritonsmith.author.compiler.reading.hoisting import hoist_products
 from tritonsmith.author.compiler.reading.reader import read_forward
 from tritonsmith.author.compiler.recipes import PLAIN_RECIPE
 from tritonsmith.author.plan import NoPlan
@@ -89,7 +90,8 @@ class _Contests:
 
     def __init__(self, plan: RegionPlan, hardware: Hardware) -> None:
         self._plan, self._hardware = plan, hardware
-        self._owners = list_owners(plan.facts, plan.forward)
+        self._facts = hoist_products(plan.facts)
+        self._owners = list_owners(self._facts, plan.forward)
         self._homes = {id(value): region for region in plan.regions for value in region.stores}
         self._known: dict[str, tuple[Contest | None, Contest | None]] = {}
 
@@ -105,7 +107,7 @@ class _Contests:
         read = {*values, *(id(image) for value in values.values() if (image := find_image(value)) is not None)}
         try:
             results = {self._owners[id(value)] for value in together[-1].stores}
-            facts, names = cut_out(self._plan.facts, self._plan.forward, self._owners, read, results)
+            facts, names = cut_out(self._facts, self._plan.forward, self._owners, read, results)
             own = tuple(names[node] for node in nodes)
         except (NoPlan, KeyError):
             return None
@@ -142,7 +144,7 @@ class _Contests:
         return readers if len(readers) == 1 and not isinstance(readers[0], CallRegion | ProductRegion | AttentionRegion) else []
 
     def _tell(self, node: str) -> str:
-        found = next(one for one in self._plan.facts.ops if one.name == node)
+        found = next(one for one in self._facts.ops if one.name == node)
         return f"nn.{found.module_type} {node}" if found.op == "call_module" else node
 
 

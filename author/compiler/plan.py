@@ -42,6 +42,7 @@ from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.choices import CALLS, SETTING, Choice, read_cut
+from tritonsmith.author.compiler.reading.hoisting import hoist_products
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
 from tritonsmith.author.compiler.reading.widths import widen_alike
 from tritonsmith.author.constructor import ANY, made_for
@@ -445,7 +446,7 @@ def _read_size(task: Task, facts: TaskFacts, several: bool, card: CardModel) -> 
         precision=task.precision, several=several, sizes=_name_sizes(task), builder=builder,
         tables=tables, given=tuple(one.source for one in tensors), right=" and ".join(one.right for one in (*types, *values)) or "True",
         wrong_types=" or ".join(one.wrong for one in types), wrong_values=" or ".join(one.wrong for one in values), values=tuple(numbers),
-        call_flops={node.name: node.flops for node in facts.ops if node.flops},
+        call_flops={node.name: node.flops for node in hoist_products(facts).ops if node.flops},
         made_with_values=" with " + ", ".join(f"{name} = {literal}" for name, literal in numbers.items()) if numbers else "",
     )  # fmt: skip
 

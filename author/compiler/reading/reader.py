@@ -36,6 +36,7 @@ from tritonsmith.author.compiler.reading.complexes import (
     put_complex,
 )
 from tritonsmith.author.compiler.reading.constants import is_of_constants
+from tritonsmith.author.compiler.reading.hoisting import hoist_products
 from tritonsmith.author.compiler.reading.kinds import find_lowering
 from tritonsmith.author.compiler.reading.library import TUPLES, call_library, put_by_call
 from tritonsmith.author.compiler.reading.masked import Masked, list_masked, read_masked
@@ -111,7 +112,7 @@ def read_forward(
         called: nodes that shall be PyTorch calls, with choices where these are known; None for all products.
         parts: whether products of fp32 values are those of their fp16 parts.
     """
-    forward = ForwardReader(facts, training, card, called, parts).read()
+    forward = ForwardReader(hoist_products(facts), training, card, called, parts).read()
     if list_masked(forward.results):
         raise NoPlan(("results whose number follows from a mask", None))
     forward.widths = PlaceWidths(forward.stored)
