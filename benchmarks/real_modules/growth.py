@@ -101,12 +101,18 @@ def main() -> None:
     parser.add_argument("--regions", type=_read_counts, default=[10, 40, 150], help="numbers of regions, such as 10,40,150")
     parser.add_argument("--out", type=Path, required=True, help="a new or empty folder")
     parser.add_argument("--record", type=Path, help="a JSON file for the rows")
+    parser.add_argument("--baselines", default="six", help="the set of baselines: four, six or four-only")
     parser.add_argument("--target", default="auto", help="a card that is not there: its times are estimates")
     options = parser.parse_args()
     record = begin_record("real_modules.growth", None)
     settings: dict[str, Any] = {"model": "offline", "seeds": 1, "policy": "no-tune", "fresh": True, "target": options.target}
+    settings["baselines"] = options.baselines
+    rows: list[dict[str, Any]] = []
     try:
-        rows = [time_run(count, options.out, settings) for count in options.regions]
+        for count in options.regions:
+            rows.append(time_run(count, options.out, settings))
+            if options.record is not None:  # a later size may take too long
+                write_record(record | {"rows": rows}, options.record)
     except TritonsmithError as error:  # such as a folder that is not empty
         print(error, file=sys.stderr)  # noqa: T201
         sys.exit(2)
@@ -114,8 +120,6 @@ def main() -> None:
     for row in rows:
         table.add_row(*(str(value) for value in row.values()))
     Console(width=160).print(table)
-    if options.record is not None:
-        write_record(record | {"rows": rows}, options.record)
 
 
 if __name__ == "__main__":
