@@ -38,6 +38,10 @@ class ProductFits:
     """Share of a library's rate that a product of matrices reaches in TF32, and of 16-bit values that are read by pointers."""
     matrix_described: float
     """The same of 16-bit values that are read by tensor descriptors, in programs that take tiles in turn; 0 where that is not taken."""
+    matrix_split: float
+    """The same of tiles whose columns are in two sums, such as 256 + 64; 0 where such tiles are not taken."""
+    gated: float
+    """The same of pairs of products that one kernel computes, with what joins them; 0 where such kernels are not taken."""
     integers: float
     """Share of the memory's rate that products of few rows reach with weights of whole numbers; 0 where such kernels are not taken."""
     half_l2_rate: float
@@ -199,7 +203,9 @@ HOPPER = Fits(
         # (4096 x 4096 x 4096), 0.92 (8192 x 4096 x 1024), 0.78 (2048 x 11008 x 4096), by descriptors 0.98, 0.99, 0.93; predicted 0.84,
         # 0.84, 0.76 and 0.97, 0.97, 0.87. Small tiles read 1.0e13 to 1.27e13 bytes in a second, and by that they are bound: 64 rows of
         # 4096 x 4096 take 10.9 us (0.74 of cuBLAS), 512 x 3072 x 768 takes 7.2 us (0.82).
-        matrix_half=0.87, matrix_described=1.0, integers=0.26, half_l2_rate=1.1e13,
+        # Pairs, and tiles of two sums: assumed; these forms are not measured. A text by hand of it, 8192 x 640 to 2 x 2560 and back to 640 in fp16, takes 148 us, where
+        # cuBLAS and a kernel between its calls take 167 (2026-11-28).
+        matrix_half=0.87, matrix_described=1.0, matrix_split=0.9, gated=0.9, integers=0.26, half_l2_rate=1.1e13,
         split_rate=2e11, split_few_rate=1e11,  # 45 to 560 of 1e9, by task
         l2_rate=8e12, stored=2.9e-12, scattered=1.1e-11,
         # Two convolutions of fp16 images by descriptors, in kernels of this form written by hand, 2026-11-28: 8 x 320 and 8 x 640 channels
@@ -324,7 +330,7 @@ def _follow_balance(fits: ProductFits, fitted: Hardware, hardware: Hardware) -> 
     return replace(
         fits, ahead=_reach(fits.ahead, half), in_loop=_reach(fits.in_loop, half),
         matrix_tf32=_reach(fits.matrix_tf32, tf32), matrix_half=_reach(fits.matrix_half, half), matrix_described=0.0, window_described=0.0,
-        integers=0.0,
+        matrix_split=0.0, gated=0.0, integers=0.0,
         window_tf32=_reach(fits.window_tf32, tf32), window_half=_reach(fits.window_half, half),
         window_flops=fits.window_flops * dense, matrix_flops=fits.matrix_flops * dense, filled_flops=fits.filled_flops * dense,
     )  # fmt: skip
