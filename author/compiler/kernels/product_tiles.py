@@ -96,6 +96,8 @@ class ProductTile:
             return 2 * (3 * self.rows + 2 * self.columns) * self.at_once * STEP
         value = 2 if self.scheme == "as they are" else 4
         staged = 2 * self.rows * self.columns if self.described else 0  # half a tile on its way to memory, and half of what is read
+        if self.second and self.second < self.columns:  # half of the first sums
+            staged //= 2
         in_loop = 4 * self.columns * self.depth if self.scheme in SPLIT and not self.kept and not self.ahead else 0
         return value * (self.rows + self.columns + self.second) * self.depth * max(1, self.stages) + in_loop + staged
 
