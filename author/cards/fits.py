@@ -203,8 +203,8 @@ HOPPER = Fits(
         # (4096 x 4096 x 4096), 0.92 (8192 x 4096 x 1024), 0.78 (2048 x 11008 x 4096), by descriptors 0.98, 0.99, 0.93; predicted 0.84,
         # 0.84, 0.76 and 0.97, 0.97, 0.87. Small tiles read 1.0e13 to 1.27e13 bytes in a second, and by that they are bound: 64 rows of
         # 4096 x 4096 take 10.9 us (0.74 of cuBLAS), 512 x 3072 x 768 takes 7.2 us (0.82).
-        # Pairs, and tiles of two sums: assumed; these forms are not measured. A text by hand of it, 8192 x 640 to 2 x 2560 and back to 640 in fp16, takes 148 us, where
-        # cuBLAS and a kernel between its calls take 167 (2026-11-28).
+        # Pairs, and tiles of two sums: assumed; these forms are not measured. A text by hand that has both, from 8192 x 640 to 2 x 2560
+        # and back in fp16, takes 148 us. cuBLAS and a kernel between its calls take 167 (2026-11-28).
         matrix_half=0.87, matrix_described=1.0, matrix_split=0.9, gated=0.9, integers=0.26, half_l2_rate=1.1e13,
         split_rate=2e11, split_few_rate=1e11,  # 45 to 560 of 1e9, by task
         l2_rate=8e12, stored=2.9e-12, scattered=1.1e-11,

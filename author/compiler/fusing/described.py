@@ -144,14 +144,15 @@ def find_whole_rounds(region: ProductRegion) -> SplitTile | None:
     """
     product, fits = region.product, region.card.fits.products
     _, rows, columns, _, _ = product.sizes
-    if fits.matrix_split <= 0.0 or region.free_axis or region.partner is not None or describe_operands(region) is None:
+    alone = region.partner is None and not region.free_axis and fits.matrix_split > 0.0
+    if not alone or describe_operands(region) is None:
         return None
-    usual = min(_count_round_sums(region, high, wide) for high, wide in _USUAL if wide <= columns)
-    split = [tile for tile in _SPLIT if columns % tile.wide == 0]
+    split = [tile for tile in _SPLIT if columns % tile.wide == 0 and rows >= tile.rows]
     best = min(split, key=lambda tile: _count_round_sums(region, tile.rows, tile.wide), default=None)
-    if best is None or rows < best.rows or _count_round_sums(region, best.rows, best.wide) / fits.matrix_split > _CLEAR * usual:
+    if best is None:
         return None
-    return best
+    usual = min(_count_round_sums(region, high, wide) for high, wide in _USUAL)
+    return best if count_split_sums(region, best) <= _CLEAR * usual else None
 
 
 def count_split_sums(region: ProductRegion, tile: SplitTile) -> float:
@@ -302,7 +303,9 @@ def _describe(
     index = ravel(at, value.shape)
     factors = {atom.name: factor for atom, factor in index.terms if isinstance(atom, Variable)}
     start = index.constant
-    if BYTES[value.dtype] != _WIDTH or start and not (inside and is_aligned(start)) or len(factors) < len(index.terms) or factors.keys() != {line, along}:
+    if BYTES[value.dtype] != _WIDTH or len(factors) < len(index.terms) or factors.keys() != {line, along}:
+        return None
+    if start and not (inside and is_aligned(start)):
         return None
     if 1 not in factors.values() or not is_aligned(stride := max(factors.values())):
         return None

@@ -172,7 +172,7 @@ class DoubleWriter(DescribedWriter):
             head = "for pid in tl.range(tl.program_id(0), {tiles}, tl.num_programs(0), flatten=True):\n    {body}"
             lines = [*ahead, *made, *statements(head, tiles=tiles, body=body)]
         bases = (operands[0].base, operands[1].base, self.other.base)
-        kernel = self._finish(shorten_erf(lines), frozenset((*map(id, bases), *described)))
+        kernel = self._finish(tuple(shorten_erf(lines)), frozenset((*map(id, bases), *described)))
         return kernel if self.paired else replace(kernel, constants=[*kernel.constants, ("REST", self.tile.second)])
 
     def _describe_all(self) -> list[Statement]:

@@ -122,7 +122,9 @@ def find_batch(
         forward = read_forward(lengthen(facts, names, size, symbol(word, longer)), training, card, called)
     except (NoPlan, ZeroDivisionError):
         return None
-    return FreeAxis(size, names, word, longer, forward, card, list_apart(called)) if all(_is_consistent(one) for one in list_all(forward.stored)) else None
+    if not all(_is_consistent(one) for one in list_all(forward.stored)):
+        return None
+    return FreeAxis(size, names, word, longer, forward, card, list_apart(called))
 
 
 def _list_sizes(region: WorkRegion) -> list[int]:
