@@ -41,7 +41,9 @@ class ProductFits:
     matrix_split: float
     """The same of tiles whose columns are in two sums, such as 256 + 64; 0 where such tiles are not taken."""
     gated: float
-    """The same of pairs of products that one kernel computes, with what joins them; 0 where such kernels are not taken."""
+    """The same of pairs of products that one kernel computes; 0 where such kernels are not taken."""
+    joined: float
+    """Seconds of the card for each value in which a pair meets: it is computed and stored while nothing is multiplied."""
     integers: float
     """Share of the memory's rate that products of few rows reach with weights of whole numbers; 0 where such kernels are not taken."""
     half_l2_rate: float
@@ -203,9 +205,11 @@ HOPPER = Fits(
         # (4096 x 4096 x 4096), 0.92 (8192 x 4096 x 1024), 0.78 (2048 x 11008 x 4096), by descriptors 0.98, 0.99, 0.93; predicted 0.84,
         # 0.84, 0.76 and 0.97, 0.97, 0.87. Small tiles read 1.0e13 to 1.27e13 bytes in a second, and by that they are bound: 64 rows of
         # 4096 x 4096 take 10.9 us (0.74 of cuBLAS), 512 x 3072 x 768 takes 7.2 us (0.82).
-        # Pairs, and tiles of two sums: assumed; these forms are not measured. A text by hand that has both, from 8192 x 640 to 2 x 2560
-        # and back in fp16, takes 148 us. cuBLAS and a kernel between its calls take 167 (2026-11-28).
-        matrix_half=0.87, matrix_described=1.0, matrix_split=0.9, gated=0.9, integers=0.26, half_l2_rate=1.1e13,
+        # Pairs, and tiles of two sums: these forms are not measured. Shares are assumed. `joined` is computed: about 4,000 clocks of a
+        # processor for 128 x 128 values with a GELU. A text by hand of both forms, from 8192 x 640 to 2 x 2560 and back in fp16, takes
+        # 148 us. cuBLAS and a kernel between its calls take 167, and a pair with an exact erf ahead of cuBLAS 189 (2026-11-28).
+        matrix_half=0.87, matrix_described=1.0, matrix_split=0.9, gated=0.95, joined=1.0e-12,
+        integers=0.26, half_l2_rate=1.1e13,
         split_rate=2e11, split_few_rate=1e11,  # 45 to 560 of 1e9, by task
         l2_rate=8e12, stored=2.9e-12, scattered=1.1e-11,
         # Two convolutions of fp16 images by descriptors, in kernels of this form written by hand, 2026-11-28: 8 x 320 and 8 x 640 channels
@@ -303,6 +307,7 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
         products=replace(
             products, split_rate=products.split_rate * pace, split_few_rate=products.split_few_rate * pace,
             l2_rate=products.l2_rate * pace, half_l2_rate=products.half_l2_rate * pace, stored=products.stored / pace,
+            joined=products.joined / pace,
             scattered=products.scattered / memory,
         ),
         families=replace(

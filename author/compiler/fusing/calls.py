@@ -124,7 +124,8 @@ def _predict_pair(region: ProductRegion) -> float:
     length = _round(depth, min(_STEP, fill(depth)))
     reading = 2.0 * sums * (high + 2 * wide) / (high * 2 * wide) * length / fits.half_l2_rate
     multiplying = time_product(card, 2.0 * sums * length, Way.HALF, fits.gated)
-    return max(time_launches(), multiplying, reading, time_bytes(card, region.bytes))
+    joining = sums / 2.0 * fits.joined
+    return max(time_launches(), max(multiplying, reading) + joining, time_bytes(card, region.bytes))
 
 
 def prefers_apart(region: ProductRegion, precision: PrecisionClass) -> bool:
