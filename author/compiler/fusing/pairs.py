@@ -31,6 +31,12 @@ from tritonsmith.author.compiler.reading.reader import Forward
 from tritonsmith.author.types import AS_THEY_ARE
 
 
+_SIDE = 128
+"""Sides of a tile of either product."""
+_MOST_STEPS = 16
+"""Values of elementwise work between a product and the value in which it meets the other one, where several are made of it."""
+
+
 def pair_products(forward: Forward, card: CardModel, apart: Collection[str] = ()) -> None:
     """Have products that meet in one value be pairs, where that takes less than the products alone and a pass behind them may.
 
@@ -142,14 +148,32 @@ def _keeps_columns(value: Tensor, under: Tensor, columns: int) -> bool:
 
 
 def _climb(value: Tensor, users: Users) -> tuple[Tensor, ...]:
-    """Values from this one on, each the only one that is made of the one ahead of it."""
+    """Values from this one on; everything that is made of one of them goes into the next one."""
     way = [value]
-    while id(way[-1]) not in users.stored and len(readers := users.of(way[-1])) == 1:
-        (reader,) = readers
+    while id(way[-1]) not in users.stored and (reader := _find_next(way[-1], users)) is not None:
         if not (isinstance(reader, Formula) and reader.size == value.size or has_reshaped(reader)):
             break
         way.append(reader)
     return tuple(way)
+
+
+def _find_next(value: Tensor, users: Users) -> Tensor | None:
+    """The value into which everything goes that is made of this one, by elementwise work of several steps: `g` and `sigmoid(g)`; or None."""
+    above, inside = users.list_above(value), {id(value)}
+    waiting = {id(one): one for one in users.of(value)}
+    for _ in range(_MOST_STEPS):
+        if len(waiting) < 2:  # noqa: PLR2004 - all ways meet
+            return next(iter(waiting.values()), None)
+        ready = next((
+            one for one in waiting.values() if isinstance(one, Formula) and one.size == value.size and id(one) not in users.stored
+            and all(id(operand) in inside or id(operand) not in above for operand in one.operands)
+        ), None)  # fmt: skip
+        if ready is None:
+            return None
+        inside.add(id(ready))
+        del waiting[id(ready)]
+        waiting |= {id(one): one for one in users.of(ready)}
+    return None
 
 
 def _find_half(value: Tensor, whole: Tensor) -> int | None:
@@ -176,6 +200,3 @@ def _meet(first: _End, second: _End, card: CardModel) -> bool:
 def _is_large(end: _End, card: CardModel) -> bool:
     """Whether tiles of 128 x 128 of both products keep every processor busy."""
     return -(-end.product.sizes[1] // _SIDE) * -(-end.columns // _SIDE) >= card.processors
-
-
-_SIDE = 128

@@ -37,6 +37,9 @@ CASES = {
     "a turned weight": RegionCase(
         "", "a, b = (x @ w).split(264, -1); return torch.tanh(a) * b + y", matrices("260, 64", "64, 528", "260, 264"), arguments="x, w, y",
     ),
+    "an activation of several steps": RegionCase(
+        "", "g = self.g(x); return 0.5 * g * (1 + torch.tanh(0.8 * (g + 0.0447 * g.pow(3)))) * self.u(x)", matrices("260, 64"), TWO,
+    ),
     "a sum of two": RegionCase("", "return (x @ w) + (x @ v.T)", matrices("260, 64", "64, 264", "264, 64"), arguments="x, w, v"),
 }  # fmt: skip
 QUICK = ("two halves",)
