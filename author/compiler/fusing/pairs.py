@@ -30,7 +30,6 @@ from tritonsmith.author.compiler.lowering.views import cut, reshape
 from tritonsmith.author.compiler.reading.reader import Forward
 from tritonsmith.author.types import AS_THEY_ARE
 
-
 _SIDE = 128
 """Sides of a tile of either product."""
 _MOST_STEPS = 16
@@ -158,12 +157,13 @@ def _climb(value: Tensor, users: Users) -> tuple[Tensor, ...]:
 
 
 def _find_next(value: Tensor, users: Users) -> Tensor | None:
-    """The value into which everything goes that is made of this one, by elementwise work of several steps: `g` and `sigmoid(g)`; or None."""
-    above, inside = users.list_above(value), {id(value)}
+    """The value into which everything goes that is made of this one, elementwise and in some steps, as for `g * sigmoid(g)`; or None."""
+    inside = {id(value)}
     waiting = {id(one): one for one in users.of(value)}
     for _ in range(_MOST_STEPS):
         if len(waiting) < 2:  # noqa: PLR2004 - all ways meet
             return next(iter(waiting.values()), None)
+        above = users.list_above(value)
         ready = next((
             one for one in waiting.values() if isinstance(one, Formula) and one.size == value.size and id(one) not in users.stored
             and all(id(operand) in inside or id(operand) not in above for operand in one.operands)

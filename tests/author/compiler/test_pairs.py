@@ -128,7 +128,7 @@ def test_a_card_that_nobody_measured_has_no_pairs() -> None:
 
 
 def test_predicted_times_choose_a_pair_only_where_it_is_clearly_faster() -> None:
-    """By prediction a GELU while nothing is multiplied costs what a pass over memory does, so a race decides; were it free, no race need."""
+    """By prediction a GELU while nothing is multiplied costs what a pass over memory does, so a race decides. A free one needs no race."""
     case = RegionCase("", CHUNKED, matrices("8192, 640", dtype="float16"), "self.i=nn.Linear(640, 5120).half()")
     plan = read_plan(case, H200)
     assert plan.called == {"i": Choice.LIBRARY}
