@@ -10,13 +10,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import replace
 
 from tritonsmith.author.cards.model import CardModel
-from tritonsmith.author.compiler.fusing.described import (
-    count_split_sums,
-    count_window_sums,
-    describe_windows,
-    find_whole_rounds,
-    takes_descriptors,
-)  # fmt: skip
+from tritonsmith.author.compiler.fusing.described import count_window_sums, describe_windows, takes_descriptors
 from tritonsmith.author.compiler.fusing.integers import choose_rows, choose_units, read_integers
 from tritonsmith.author.compiler.fusing.operands import find_fresh, has_rim
 from tritonsmith.author.compiler.fusing.regions import CallRegion, ProductRegion, RecurrentRegion, WorkRegion
@@ -91,9 +85,7 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
     if windows is not None:
         multiplying = time_product(card, 2.0 * count_window_sums(region, windows) * length, way, fits.window_described)
         return max(time_launches(), multiplying, moving)
-    if half and (split := find_whole_rounds(region)) is not None:
-        return max(time_launches(), time_product(card, 2.0 * count_split_sums(region, split) * length, way), moving)
-    if half:
+    if half:  # by tiles of one sum: what those of two sums may gain is not measured, and no reason to leave the library
         share = fits.matrix_described if takes_descriptors(region, high, wide) else fits.matrix_half
         reading = 2.0 * sums * (high + wide) / (high * wide) * length / fits.half_l2_rate
         return max(time_launches(), time_product(card, 2.0 * sums * length, way, share), reading, moving)

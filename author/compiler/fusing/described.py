@@ -152,12 +152,7 @@ def find_whole_rounds(region: ProductRegion) -> SplitTile | None:
     if best is None:
         return None
     usual = min(_count_round_sums(region, high, wide) for high, wide in _USUAL)
-    return best if count_split_sums(region, best) <= _CLEAR * usual else None
-
-
-def count_split_sums(region: ProductRegion, tile: SplitTile) -> float:
-    """Sums of all rounds with such a tile, over the share of the rate that it reaches."""
-    return _count_round_sums(region, tile.rows, tile.wide) / region.card.fits.products.matrix_split
+    return best if _count_round_sums(region, best.rows, best.wide) / fits.matrix_split <= _CLEAR * usual else None
 
 
 def _count_round_sums(region: ProductRegion, high: int, wide: int) -> float:
