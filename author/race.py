@@ -30,7 +30,7 @@ _IMAGE_AXES = 4
 _MOST_TOLD = 3
 """Parts that an analysis names."""
 _WORDS = {Choice.OWN: "own kernel", Choice.LIBRARY: "library", Choice.CHANNELS_LAST: "library with channels last",
-          Choice.OWN_LAST: "own kernel with channels last"}  # fmt: skip
+          Choice.OWN_LAST: "own kernel with channels last", Choice.APART: "own kernel without the other product"}  # fmt: skip
 
 
 def list_contests(brief: Brief, match: Match) -> tuple[Contest, ...]:
@@ -205,7 +205,7 @@ class _Race:
         ordered = sorted(changes, key=lambda change: -change.gain_us)
         more = len(ordered) - _MOST_TOLD
         words = "; ".join(change.words for change in ordered[:_MOST_TOLD]) + (f"; and {more} more" if more > 0 else "")
-        choices = {node: change.choice for change in ordered for node in change.part.nodes}
+        choices = {node: choice for change in ordered for node, choice in change.part.choose(change.choice).items()}
         last = [choices.get(part.nodes[0], part.now) is Choice.CHANNELS_LAST for part in self.parts]
         after = sum(self.find_now(part) for part in self.parts) - sum(change.gain_us for change in ordered)
         return Cut(choices, self.now_us - after - (self._turn_us() if sum(last) > 1 else 0.0), words)

@@ -38,6 +38,12 @@ class ProductFits:
     """Share of a library's rate that a product of matrices reaches in TF32, and of 16-bit values that are read by pointers."""
     matrix_described: float
     """The same of 16-bit values that are read by tensor descriptors, in programs that take tiles in turn; 0 where that is not taken."""
+    matrix_split: float
+    """The same of tiles whose columns are in two sums, such as 256 + 64; 0 where such tiles are not taken."""
+    gated: float
+    """The same of pairs of products that one kernel computes; 0 where such kernels are not taken."""
+    joined: float
+    """Seconds of the card for each value in which a pair meets: it is computed and stored while nothing is multiplied."""
     integers: tuple[float, float]
     """Seconds for each weight of whole numbers in a product of few rows, and for each of these rows besides; zeros where none are taken."""
     half_l2_rate: float
@@ -199,7 +205,11 @@ HOPPER = Fits(
         # (4096 x 4096 x 4096), 0.92 (8192 x 4096 x 1024), 0.78 (2048 x 11008 x 4096), by descriptors 0.98, 0.99, 0.93; predicted 0.84,
         # 0.84, 0.76 and 0.97, 0.97, 0.87. Small tiles read 1.0e13 to 1.27e13 bytes in a second, and by that they are bound: 64 rows of
         # 4096 x 4096 take 10.9 us (0.74 of cuBLAS), 512 x 3072 x 768 takes 7.2 us (0.82).
-        matrix_half=0.87, matrix_described=1.0, half_l2_rate=1.1e13,
+        # Pairs, and tiles of two sums: these forms are not measured. Shares are assumed. `joined` is computed: about 4,000 clocks of a
+        # processor for 128 x 128 values with a GELU. A text by hand of both forms, from 8192 x 640 to 2 x 2560 and back in fp16, takes
+        # 148 us. cuBLAS and a kernel between its calls take 167, and a pair with an exact erf ahead of cuBLAS 189 (2026-11-28).
+        matrix_half=0.87, matrix_described=1.0, matrix_split=0.9, gated=0.95, joined=1.0e-12,
+        half_l2_rate=1.1e13,
         # bf16 rows, cold L2, 2026-11-28 (raw/integers_h200): 4096 x 4096 of int8 take 14.0 us with 16 rows, 11008 x 4096 take 66 us with
         # 64. Weights of 4 bits take 1.3 times as long as predicted.
         integers=(6.2e-13, 1.33e-14),
@@ -300,6 +310,7 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
         products=replace(
             products, split_rate=products.split_rate * pace, split_few_rate=products.split_few_rate * pace,
             l2_rate=products.l2_rate * pace, half_l2_rate=products.half_l2_rate * pace, stored=products.stored / pace,
+            joined=products.joined / pace,
             scattered=products.scattered / memory, integers=(products.integers[0] / pace, products.integers[1] / pace),
         ),
         families=replace(
@@ -327,7 +338,7 @@ def _follow_balance(fits: ProductFits, fitted: Hardware, hardware: Hardware) -> 
     return replace(
         fits, ahead=_reach(fits.ahead, half), in_loop=_reach(fits.in_loop, half),
         matrix_tf32=_reach(fits.matrix_tf32, tf32), matrix_half=_reach(fits.matrix_half, half), matrix_described=0.0, window_described=0.0,
-        integers=(0.0, 0.0),
+        matrix_split=0.0, gated=0.0, integers=(0.0, 0.0),
         window_tf32=_reach(fits.window_tf32, tf32), window_half=_reach(fits.window_half, half),
         window_flops=fits.window_flops * dense, matrix_flops=fits.matrix_flops * dense, filled_flops=fits.filled_flops * dense,
     )  # fmt: skip

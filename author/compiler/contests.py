@@ -11,6 +11,7 @@ from tritonsmith.author.compiler.fusing.described import takes_channels
 from tritonsmith.author.compiler.fusing.regions import (
     AttentionRegion,
     CallRegion,
+    PointwiseRegion,
     ProductRegion,
     RecurrentRegion,
     ScatterRegion,
@@ -25,7 +26,7 @@ from tritonsmith.author.compiler.reading.hoisting import hoist_products
 from tritonsmith.author.compiler.reading.reader import read_forward
 from tritonsmith.author.compiler.recipes import PLAIN_RECIPE
 from tritonsmith.author.plan import NoPlan
-from tritonsmith.author.types import widen
+from tritonsmith.author.types import AS_THEY_ARE, widen
 from tritonsmith.evaluator.records.contest import Alternative, Contest, ContestInput
 from tritonsmith.evaluator.schema import Hardware, PrecisionClass, TaskFacts, Verdict
 
@@ -51,6 +52,17 @@ class Part:
     contest: Contest
     chained: Contest | None = None
     """The convolution alone between images whose channels are neighbours already."""
+    paired: bool = False
+    """Whether its nodes are two products that one kernel may compute."""
+
+    def choose(self, choice: Choice) -> dict[str, Choice]:
+        """What becomes of each node."""
+        return choose_nodes(self.nodes, choice, self.paired)
+
+
+def choose_nodes(nodes: Sequence[str], choice: Choice, paired: bool) -> dict[str, Choice]:
+    """What a choice means for each node of a part; of two products that stay apart the second one is a call."""
+    return dict.fromkeys(nodes, choice) | ({nodes[1]: Choice.LIBRARY} if paired and choice is Choice.APART else {})
 
 
 def list_parts(plan: RegionPlan, hardware: Hardware, verdict: Verdict | None = None) -> list[Part]:
@@ -98,10 +110,17 @@ class _Contests:
     def write(self, place: int, ms: float) -> Part | None:
         """The part of a region; None where it has one way only, or where it cannot be cut out."""
         region = self._plan.regions[place]
+        if (pair := self._find_pair(region)) is not None and (part := self._write_part(place, ms, *pair, paired=True)) is not None:
+            return part
         nodes = self._list_nodes(region)
         if not nodes:
             return None
-        together = [region, *self._find_behind(region)]
+        return self._write_part(place, ms, nodes, self._plan.called.get(nodes[0], Choice.OWN), [region, *self._find_behind(region)])
+
+    def _write_part(
+        self, place: int, ms: float, nodes: tuple[str, ...], now: Choice, together: Sequence[WorkRegion], paired: bool = False
+    ) -> Part | None:
+        """The part of these regions; None where it has one way only, or where it cannot be cut out."""
         inside = {id(value) for one in together for value in one.stores}
         values = {key: value for one in together for key, value in one.reads.items() if key not in inside}
         read = {*values, *(id(image) for value in values.values() if (image := find_image(value)) is not None)}
@@ -111,17 +130,46 @@ class _Contests:
             own = tuple(names[node] for node in nodes)
         except (NoPlan, KeyError):
             return None
-        key = f"{own} {facts.model_dump_json()}"
+        key = f"{own} {now if now is Choice.APART else ''} {facts.model_dump_json()}"
         if key not in self._known:
-            contest = write_contest(facts, own, self._plan.precision, self._hardware, self._plan)
+            contest = write_contest(facts, own, self._plan.precision, self._hardware, self._plan, now, paired)
             last = contest is not None and any(one.name == Choice.CHANNELS_LAST.value for one in contest.alternatives)
             self._known[key] = contest, write_chained(facts, own, self._plan, self._hardware) if last else None
         contest, chained = self._known[key]
-        now = self._plan.called.get(nodes[0], Choice.OWN)
         if contest is None or now.value not in [one.name for one in contest.alternatives]:
             return None
         what = ", ".join(dict.fromkeys(self._tell(node) for node in nodes))
-        return Part(place + 1, what, nodes, now, ms, contest, chained)
+        return Part(place + 1, what, nodes, now, ms, contest, chained, paired)
+
+    def _find_pair(self, region: WorkRegion) -> tuple[tuple[str, str], Choice, list[WorkRegion]] | None:
+        """Two products of 16 bits that meet in a region, what became of them, and their regions, the one where they meet last; or None."""
+        if self._plan.card.fits.products.gated <= 0.0:
+            return None
+        if isinstance(region, ProductRegion) and len(region.nodes) > 1:
+            first, second = region.nodes
+            return (first, second), Choice.OWN, [region]
+        last = self._find_reader(region) if isinstance(region, CallRegion) else region
+        calls = [one for one in self._plan.regions if isinstance(one, CallRegion) and self._find_reader(one) is last]
+        calls = [one for one in calls if self._is_product(one)]
+        if isinstance(last, PointwiseRegion) and len(calls) == 2:  # noqa: PLR2004 - a pair
+            first, second = (one.call.name for one in calls)
+            return ((first, second), Choice.LIBRARY, [*calls, last]) if region in (*calls, last) else None
+        if isinstance(last, ProductRegion) and len(calls) == 1 and last.product.node in self._plan.forward.made:
+            own = last.product.node
+            apart = self._plan.called.get(own) is Choice.APART
+            return ((own, calls[0].call.name), Choice.APART, [*calls, last]) if apart and region in (*calls, last) else None
+        return None
+
+    def _find_reader(self, region: CallRegion) -> WorkRegion | None:
+        """The only region that reads what a call gives."""
+        readers = [one for one in self._plan.regions if any(id(value) in one.reads for value in region.stores)]
+        kept = any(value is one for value in region.stores for one in self._plan.forward.stored)
+        return readers[0] if len(readers) == 1 and not kept else None
+
+    def _is_product(self, region: CallRegion) -> bool:
+        """Whether a call of 16 bits could be a kernel of its own."""
+        name = region.call.name
+        return self._plan.called.get(name) is Choice.LIBRARY and name in self._plan.forward.made and region.call.dtype in AS_THEY_ARE
 
     def _list_nodes(self, region: WorkRegion) -> tuple[str, ...]:
         """The nodes that a choice is made for; none for elementwise work, and for calls that have no kernel."""
@@ -149,8 +197,9 @@ class _Contests:
 
 
 def write_contest(
-    facts: TaskFacts, nodes: Sequence[str], precision: PrecisionClass, hardware: Hardware, like: RegionPlan
-) -> Contest | None:
+    facts: TaskFacts, nodes: Sequence[str], precision: PrecisionClass, hardware: Hardware, like: RegionPlan, now: Choice = Choice.OWN,
+    paired: bool = False,
+) -> Contest | None:  # fmt: skip
     """The contest of a part; None where there are not two ways to write it.
 
     Args:
@@ -159,11 +208,15 @@ def write_contest(
         precision: of the task.
         hardware: the card.
         like: the plan that it is a part of.
+        now: what became of it there.
+        paired: whether the nodes are two products that one kernel shall compute; None where it cannot.
     """
     alternatives: dict[str, Alternative] = {}
-    for choice, cut in _list_cuts(facts, nodes, precision, like):
+    for choice, cut in _list_cuts(facts, nodes, precision, like, now, paired):
         try:
             plan = plan_part(facts, like, cut)
+            if paired and choice is Choice.OWN and not any(isinstance(one, ProductRegion) and one.partner for one in plan.regions):
+                return None
             settings = PLAIN_RECIPE.defaults(plan, hardware, precision)
             if settings is None or choice is Choice.OWN and not plan.kernels:
                 continue
@@ -202,11 +255,12 @@ def write_chained(facts: TaskFacts, nodes: Sequence[str], like: RegionPlan, hard
 
 
 def _list_cuts(
-    facts: TaskFacts, nodes: Sequence[str], precision: PrecisionClass, like: RegionPlan
+    facts: TaskFacts, nodes: Sequence[str], precision: PrecisionClass, like: RegionPlan, now: Choice, paired: bool
 ) -> Iterator[tuple[Choice, str]]:
     """The choices that a part may have, each with its setting."""
-    for choice in (Choice.OWN, Choice.LIBRARY):
-        yield choice, write_cut(dict.fromkeys(nodes, choice))
+    apart = (Choice.APART,) if paired or now is Choice.APART else ()
+    for choice in (*apart, Choice.OWN, Choice.LIBRARY):
+        yield choice, write_cut(choose_nodes(nodes, choice, paired))
     if len(nodes) > 1:
         return
     called = dict.fromkeys(nodes, Choice.LIBRARY)

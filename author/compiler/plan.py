@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import itertools
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from functools import cached_property
 
@@ -17,6 +17,7 @@ from tritonsmith.author.compiler.fusing.calls import (
     list_products,
     predict_call,
     predict_kernel,
+    prefers_apart,
     prefers_call,
     prefers_library,
 )
@@ -41,7 +42,7 @@ from tritonsmith.author.compiler.module.module import write_code
 from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
 from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
-from tritonsmith.author.compiler.reading.choices import CALLS, SETTING, Choice, read_cut
+from tritonsmith.author.compiler.reading.choices import CALLS, SETTING, Choice, list_apart, read_cut
 from tritonsmith.author.compiler.reading.hoisting import hoist_products
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
 from tritonsmith.author.compiler.reading.widths import widen_alike
@@ -319,11 +320,14 @@ def cut_task(
     while True:
         forward = read_forward(facts, training, card, called, parts)
         _forget_places(forward)
-        regions = tuple(cut_forward(forward, card))
+        regions = tuple(cut_forward(forward, card, apart=list_apart(called)))
+        if lone := _list_lone(regions, precision) - chosen.keys() - called.keys():
+            called |= dict.fromkeys(sorted(lone), Choice.APART)
+            continue
         products = list_products(regions) | products
         layers = list_layers(regions) | layers
         behind = [one for one in regions if isinstance(one, ProductRegion) and prefers_call(one, precision)]
-        behind = [one for one in behind if one.product.node and one.product.node not in chosen]
+        behind = [one for one in behind if one.product.node and one.product.node not in chosen and one.partner is None]
         kernels += sum(predict_kernel(one, precision) for one in behind)
         calls += sum(predict_call(one, precision) for one in behind)
         slow = {one.product.node for one in behind}
@@ -338,6 +342,11 @@ def cut_task(
         _forget_places(forward)
         return forward, tuple(cut_forward(forward, card)), needed
     return forward, regions, called
+
+
+def _list_lone(regions: Iterable[WorkRegion], precision: PrecisionClass) -> set[str]:
+    """The nodes of pairs of products that are predicted to be no faster as such."""
+    return {node for one in regions if isinstance(one, ProductRegion) and prefers_apart(one, precision) for node in one.nodes}
 
 
 def _choose_call(products: Mapping[str, MatrixProduct], node: str, tried: Mapping[str, Choice], card: CardModel) -> Choice:

@@ -62,6 +62,9 @@ _MANY_LAUNCHES = 8
 """Regions from which on kernels that take any size replay graphs: each size is recorded when it first comes, which takes milliseconds."""
 _MOST_TUNED = 3
 """Sizes of products that a search tunes one by one, the costliest first."""
+_MOST_SPLIT_SUMS = 160
+"""The same where columns are in two sums and both operands go from memory to the tensor cores as they are: compiled for sm_90, tiles of
+128 x 320 take 190 registers."""
 _MOST_SUMS = 128
 """fp32 sums of a product's thread, which has 255 registers at most; the rest hold operands that are split, and addresses."""
 _TUNABLES: dict[Stage, dict[str, tuple[int | str, ...]]] = {
@@ -179,7 +182,9 @@ def _fits(plan: KernelPlan, settings: Settings, hardware: Hardware) -> bool:
 
 def _fits_products(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:
     """Whether the card has the shared memory and the registers for every product."""
-    return all(tile.shared_bytes <= hardware.shared_per_block and tile.sums <= _MOST_SUMS for tile in _list_tiles(plan, settings))
+    tiles = _list_tiles(plan, settings)
+    few = all(one.sums <= (_MOST_SPLIT_SUMS if one.second else _MOST_SUMS) for one in tiles)
+    return few and all(one.shared_bytes <= hardware.shared_per_block for one in tiles)
 
 
 def _fits_shared(plan: RegionPlan, settings: Settings, hardware: Hardware) -> bool:

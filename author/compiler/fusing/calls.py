@@ -7,6 +7,7 @@ or faster, so there a kernel has to save a pass over memory. Where calls do near
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Mapping
+from dataclasses import replace
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.described import count_window_sums, describe_windows, takes_descriptors
@@ -35,6 +36,8 @@ WIDE = 256
 """Columns of a tile of 16-bit operands, at most."""
 _STEP = 32
 """Places of the depth to which a product is filled up."""
+_CLEAR = 0.9
+"""Share of the time of other ways that a pair of products may be predicted to take: predictions are no closer."""
 _LAUNCHES_OF_STEP = 2
 """Kernels that a library starts for a step of a recurrent layer."""
 _LEAST_SHARE = 0.06
@@ -67,6 +70,8 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
     way = choose_way(product.dtype, precision)
     batch, rows, columns, taps, depth = product.sizes
     half = way is Way.HALF and not product.window
+    if region.partner is not None:
+        return _predict_pair(region)
     if half and read_integers(product, card) is not None:
         programs = -(-columns // choose_units(product, card))
         reading = 2.0 * programs * choose_rows(product) * depth / fits.half_l2_rate
@@ -82,7 +87,7 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
     if windows is not None:
         multiplying = time_product(card, 2.0 * count_window_sums(region, windows) * length, way, fits.window_described)
         return max(time_launches(), multiplying, moving)
-    if half:
+    if half:  # by tiles of one sum: what those of two sums may gain is not measured, and no reason to leave the library
         share = fits.matrix_described if takes_descriptors(region, high, wide) else fits.matrix_half
         reading = 2.0 * sums * (high + wide) / (high * wide) * length / fits.half_l2_rate
         return max(time_launches(), time_product(card, 2.0 * sums * length, way, share), reading, moving)
@@ -102,6 +107,35 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
         storing += product.size * fits.scattered
     working = max(multiplying, reading) + storing if fresh else max(multiplying, reading, storing)
     return ahead + max(time_launches(), working, moving)
+
+
+def _predict_pair(region: ProductRegion) -> float:
+    """Seconds of the kernel of a pair of products."""
+    card, fits = region.card, region.card.fits.products
+    _, rows, columns, _, depth = region.product.sizes
+    high, wide = choose_sides(region.product, _MOST, WIDE // 2, card)
+    sums = _round(-(-rows // high) * -(-columns // wide), card.processors) * high * 2 * wide
+    length = _round(depth, min(_STEP, fill(depth)))
+    reading = 2.0 * sums * (high + 2 * wide) / (high * 2 * wide) * length / fits.half_l2_rate
+    multiplying = time_product(card, 2.0 * sums * length, Way.HALF, fits.gated)
+    joining = sums / 2.0 * fits.joined
+    return max(time_launches(), max(multiplying, reading) + joining, time_bytes(card, region.bytes))
+
+
+def prefers_apart(region: ProductRegion, precision: PrecisionClass) -> bool:
+    """Whether a pair of products is not predicted to be clearly faster than two calls, or than a call and a kernel behind it."""
+    if region.partner is None:
+        return False
+    card, product = region.card, region.product
+    calls = [time_product(card, one.flops, Way.HALF, card.fits.calls.matrix) for one in region.products]
+    given = float(sum(value.bytes for value in region.reads.values()))
+    stored = float(sum(value.bytes for value in region.stores))
+    both = max(time_operators(), sum(calls), time_bytes(card, given + 2.0 * product.bytes))
+    least = both + max(time_launches(), time_bytes(card, 2.0 * product.bytes + stored))
+    if len(region.nodes) > 1:
+        alone = replace(region, partner=None)
+        least = min(least, max(time_operators(), calls[1]) + predict_kernel(alone, precision))
+    return _predict_pair(region) > _CLEAR * least
 
 
 def predict_call(region: ProductRegion, precision: PrecisionClass) -> float:
@@ -182,8 +216,8 @@ def list_layers(regions: Iterable[WorkRegion]) -> dict[str, int]:
 
 
 def list_products(regions: Iterable[WorkRegion]) -> dict[str, MatrixProduct]:
-    """The products that have kernels, by their nodes."""
-    return {region.product.node: region.product for region in regions if isinstance(region, ProductRegion)}
+    """The products that have kernels of their own, by their nodes."""
+    return {region.product.node: region.product for region in regions if isinstance(region, ProductRegion) and region.partner is None}
 
 
 def choose_sides(product: MatrixProduct, most_rows: int, most_columns: int, card: CardModel) -> tuple[int, int]:

@@ -6,12 +6,15 @@ that it gives is stored. A value that several regions would compute from much mo
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.attention import is_cheap, make_region, peel
 from tritonsmith.author.compiler.fusing.disguised import write_products
 from tritonsmith.author.compiler.fusing.hosts import find_hosts
 from tritonsmith.author.compiler.fusing.integers import read_integers
 from tritonsmith.author.compiler.fusing.materialize import WHOLE, SharedValues
+from tritonsmith.author.compiler.fusing.pairs import pair_products
 from tritonsmith.author.compiler.fusing.placing import place_parts
 from tritonsmith.author.compiler.fusing.regions import (
     AnchoredRegion,
@@ -67,16 +70,18 @@ _CHEAP = 2.0
 """Operations for each element that a product repeats instead of reading their result."""
 
 
-def cut_forward(forward: Forward, card: CardModel, times: int = 1) -> list[WorkRegion]:
+def cut_forward(forward: Forward, card: CardModel, times: int = 1, apart: Collection[str] = ()) -> list[WorkRegion]:
     """The regions in the order in which forward runs them.
 
     Args:
         forward: its values.
         card: that it is cut for.
         times: how many times as long as usual the leading axis is.
+        apart: nodes whose products share no kernel with another product.
     """
     write_products(forward)
     arrange_tiles(forward, card)
+    pair_products(forward, card, apart)
     results = forward.stored
     sharing = SharedValues()
     while True:
@@ -258,7 +263,8 @@ class Cutter(CutState):
 
     def _place_product(self, product: MatrixProduct) -> None:
         """Make the region of a product, whose operands lie in memory or are computed as they are read."""
-        region = ProductRegion(card=self._card, product=product, name=product.name)
+        first, second = product.pair or (product, None)
+        region = ProductRegion(card=self._card, product=first, partner=second, name=first.name)
         weights = read_integers(product, self._card)
         if weights is not None:
             self.store(strip_views(product.source))
@@ -268,14 +274,15 @@ class Cutter(CutState):
             for value, at in weights.values:
                 self._note(region, value, at)
             return
-        for operand in product.operands:
+        for operand in (one for each in region.products for one in each.operands):
             base = strip_views(operand)
             cheap = _is_cheap(base, self._card.fits.rows.small) and operand not in product.squares and not product.stored
             self._prepare(base, itself=False) if cheap else self.store(base)
         self.regions.append(region)
-        self._places[id(product)] = region
-        self._note(region, product.source, region.left)
-        self._note(region, product.right, region.right)
+        for each in region.products:
+            self._places[id(each)] = region
+            self._note(region, each.source, region.left)
+            self._note(region, each.right, region.right)
         for lengths, at in zip(product.squares, region.lines, strict=False):
             self._note(region, lengths, at)
 

@@ -44,11 +44,13 @@ class DescribedOperand:
         base: the tensor in memory.
         stride: values between neighbouring lines of its memory.
         turned: whether its neighbours in memory are rows or columns of the product, and not places of the depth.
+        start: values of the tensor ahead of its first one.
     """
 
     base: Tensor
     stride: int
     turned: bool
+    start: int = 0
 
 
 def describe_operands(region: ProductRegion) -> tuple[DescribedOperand, DescribedOperand] | None:
@@ -62,8 +64,49 @@ def describe_operands(region: ProductRegion) -> tuple[DescribedOperand, Describe
     if not plain or batch * taps * product.folded * product.apart != 1 or region.free_axis not in ("", LINE):
         return None
     left = _describe(region, product.source, region.left, LINE, ACROSS)
-    right = _describe(region, product.right, region.right, COLUMN, DOWN)
+    right = _describe(region, product.right, region.right, COLUMN, DOWN, region.partner is not None)
     return (left, right) if left and right else None
+
+
+def describe_partner(region: ProductRegion) -> DescribedOperand | None:
+    """The right operand of the second product of a pair; None where it needs pointers, or where there is none."""
+    return _describe(region, region.partner.right, region.right, COLUMN, DOWN, True) if region.partner else None
+
+
+def can_pair(products: tuple[MatrixProduct, MatrixProduct], starts: tuple[int, int], card: CardModel) -> bool:
+    """Whether descriptors can read two products as one pair: they have the same left operand.
+
+    Args:
+        products: 16-bit matrices.
+        starts: the first column of each that is meant.
+        card: that the pair is for.
+    """
+    told = []
+    for product, start in zip(products, starts, strict=True):
+        bases = [_strip(one) for one in product.operands]
+        operands = describe_operands(ProductRegion(card=card, product=product, reads={id(one): one for one in bases}))
+        if operands is None or not is_aligned(start if operands[1].turned else start * operands[1].stride):
+            return False
+        told.append(operands)
+    return told[0][0] == told[1][0]
+
+
+def find_box(region: ProductRegion) -> int | None:
+    """Values between the right operands of a pair where one box of a descriptor has lines of both; else None."""
+    operands, partner = describe_operands(region), describe_partner(region)
+    if operands is None or partner is None:
+        return None
+    first = operands[1]
+    apart = partner.start - first.start
+    alike = first.base is partner.base and first.stride == partner.stride and not (first.turned or partner.turned)
+    return apart if alike and apart > 0 and is_aligned(apart) else None
+
+
+def _strip(value: Tensor) -> Tensor:
+    """The value of which this one shows elements."""
+    while isinstance(value, TensorView):
+        value = value.source
+    return value
 
 
 def takes_descriptors(region: ProductRegion, high: int, wide: int) -> bool:
@@ -72,6 +115,62 @@ def takes_descriptors(region: ProductRegion, high: int, wide: int) -> bool:
     _, rows, columns, _, _ = product.sizes
     many = -(-rows // high) * -(-columns // wide) >= _WAVES * card.processors
     return many and card.fits.products.matrix_described > 0.0 and describe_operands(region) is not None
+
+
+@dataclass(frozen=True)
+class SplitTile:
+    """A tile with its columns in two sums, so that their number need not be a power of two.
+
+    Args:
+        rows: of the tile.
+        columns: of the first sum.
+        second: columns of the second sum, behind these.
+    """
+
+    rows: int
+    columns: int
+    second: int
+
+    @property
+    def wide(self) -> int:
+        """All its columns."""
+        return self.columns + self.second
+
+
+def find_whole_rounds(region: ProductRegion) -> SplitTile | None:
+    """The tile whose columns divide the product's, and which fills the card's rounds clearly better than powers of two do; or None.
+
+    For example 8192 x 640 is 128 tiles of 128 x 320, one round of 132 processors. It is 192 tiles of 128 x 256: two rounds.
+    """
+    product, fits = region.product, region.card.fits.products
+    _, rows, columns, _, _ = product.sizes
+    alone = region.partner is None and not region.free_axis and fits.matrix_split > 0.0
+    if not alone or describe_operands(region) is None:
+        return None
+    split = [tile for tile in _SPLIT if columns % tile.wide == 0 and rows >= tile.rows]
+    best = min(split, key=lambda tile: _count_round_sums(region, tile.rows, tile.wide), default=None)
+    if best is None:
+        return None
+    usual = min(_count_round_sums(region, high, wide) for high, wide in _USUAL)
+    return best if _count_round_sums(region, best.rows, best.wide) / fits.matrix_split <= _CLEAR * usual else None
+
+
+def _count_round_sums(region: ProductRegion, high: int, wide: int) -> float:
+    """Sums that the card has time for in all rounds of tiles; those of narrow tiles take as long as their operands' way from the caches."""
+    _, rows, columns, _, _ = region.product.sizes
+    card = region.card
+    tiles = -(-rows // high) * -(-columns // wide)
+    rounds = -(-tiles // card.processors) * card.processors
+    reading = (high + wide) / (high * wide) * card.hardware.fp16 / card.fits.products.half_l2_rate
+    return rounds * high * wide * max(1.0, reading)
+
+
+_USUAL = ((128, 256), (128, 128), (64, 128), (64, 64))
+"""Tiles of one sum."""
+_SPLIT = (SplitTile(128, 256, 64), SplitTile(128, 128, 64), SplitTile(128, 128, 32))
+"""Tiles of two sums, whose registers eight warps have."""
+_CLEAR = 0.9
+"""Share of the rounds' time with tiles of one sum that a tile of two sums may take: predictions are no closer."""
 
 
 @dataclass(frozen=True)
@@ -188,16 +287,21 @@ def is_aligned(values: int, width: int = _WIDTH) -> bool:
     return values * width % ALIGNED == 0
 
 
-def _describe(region: ProductRegion, value: Tensor, at: Coordinates, line: str, along: str) -> DescribedOperand | None:
-    """An operand, if its lines are rows or columns of one tensor in memory."""
+def _describe(
+    region: ProductRegion, value: Tensor, at: Coordinates, line: str, along: str, inside: bool = False
+) -> DescribedOperand | None:
+    """An operand, if its lines are rows or columns of one tensor in memory; `inside`: also where they begin within it."""
     while id(value) not in region.reads:
         if not isinstance(value, TensorView) or value.guards(at):
             return None
         at, value = value.move(at), value.source
     index = ravel(at, value.shape)
     factors = {atom.name: factor for atom, factor in index.terms if isinstance(atom, Variable)}
-    if BYTES[value.dtype] != _WIDTH or index.constant or len(factors) < len(index.terms) or factors.keys() != {line, along}:
+    start = index.constant
+    if BYTES[value.dtype] != _WIDTH or len(factors) < len(index.terms) or factors.keys() != {line, along}:
+        return None
+    if start and not (inside and is_aligned(start)):
         return None
     if 1 not in factors.values() or not is_aligned(stride := max(factors.values())):
         return None
-    return DescribedOperand(value, stride, factors[along] != 1)
+    return DescribedOperand(value, stride, factors[along] != 1, start)

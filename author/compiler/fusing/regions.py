@@ -221,6 +221,8 @@ class ProductRegion(WorkRegion):
     """A product with the elementwise work on its operands and on its result."""
 
     product: MatrixProduct
+    partner: MatrixProduct | None = None
+    """A second product with the same left operand and the same sizes, computed on the same tile."""
     tiled: list[Reduction] = field(default_factory=list)
     """Reductions along neighbouring columns, or along rows, which it does on the tile."""
     split: bool = False
@@ -248,8 +250,18 @@ class ProductRegion(WorkRegion):
 
     @property
     def flops(self) -> float:
-        """Of its product."""
-        return self.product.flops
+        """Of its products."""
+        return sum(one.flops for one in self.products)
+
+    @property
+    def products(self) -> list[MatrixProduct]:
+        """Its product, and the second one of a pair."""
+        return [self.product, *([self.partner] if self.partner else [])]
+
+    @property
+    def nodes(self) -> tuple[str, ...]:
+        """The nodes of the trace that its products are of, each once."""
+        return tuple(dict.fromkeys(one.node for one in self.products if one.node))
 
     @property
     def space(self) -> ProductSpace:
@@ -271,7 +283,7 @@ class ProductRegion(WorkRegion):
     @property
     def anchors(self) -> list[Anchor]:
         """What it does as a whole."""
-        return [self.product, *self.tiled]
+        return [*self.products, *self.tiled]
 
     @property
     def whole(self) -> tuple[Tensor, ...]:
@@ -281,7 +293,7 @@ class ProductRegion(WorkRegion):
     @property
     def results(self) -> dict[int, Coordinates]:
         """By anchor: the coordinates of its results."""
-        found = {id(self.product): self.space.place}
+        found = {id(one): ProductSpace(one).place for one in self.products}
         for one in self.tiled:
             shape = tuple(size for axis, size in enumerate(one.source.shape) if axis not in one.axes)
             place = self.space_of(one).find(shape)

@@ -364,6 +364,8 @@ class MatrixProduct(Anchor):
     them it takes the differences one by one."""
     near: float = 0.0
     """Share of both squared lengths below which a squared distance is nearly rounding, and is found from differences."""
+    pair: tuple[MatrixProduct, MatrixProduct] | None = None
+    """This product and another one with the same left operand, where one kernel computes both."""
 
     @property
     def operands(self) -> tuple[Tensor, ...]:

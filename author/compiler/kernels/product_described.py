@@ -7,19 +7,40 @@ Sums are stored in two halves, each of which needs half the registers. Measured 
 from __future__ import annotations
 
 import math
+from collections.abc import Iterable
 from dataclasses import replace
 
-from tritonsmith.author.compiler.fusing.described import DescribedOperand, describe_operands, describe_windows, is_aligned
+from tritonsmith.author.compiler.fusing.described import (
+    DescribedOperand,
+    describe_operands,
+    describe_partner,
+    describe_windows,
+    find_box,
+    is_aligned,
+)  # fmt: skip
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import COLUMN, LINE, ProductSpace
-from tritonsmith.author.compiler.ir.code import Expression, Module, Name, Statement, Tuple, number
+from tritonsmith.author.compiler.ir.code import (
+    Binary,
+    Call,
+    Expression,
+    Group,
+    Module,
+    Name,
+    Node,
+    Number,
+    Statement,
+    Tuple,
+    number,
+)  # fmt: skip
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.template import expression, statement, statements
 from tritonsmith.author.compiler.ir.values import BYTES, TYPE_NAMES, Tensor
 from tritonsmith.author.compiler.ir.walk import names_in
+from tritonsmith.author.compiler.ir.walk import replace as change_in
 from tritonsmith.author.compiler.kernels.emitter import Arguments
 from tritonsmith.author.compiler.kernels.kernel import Kernel
-from tritonsmith.author.compiler.kernels.pieces import assign, divide, widen
+from tritonsmith.author.compiler.kernels.pieces import add, assign, divide, widen
 from tritonsmith.author.compiler.kernels.product_grid import BLOCK_M, BLOCK_N, TileEmitter, TileGrid, count_tiles, is_below, write_turn
 from tritonsmith.author.compiler.kernels.product_stores import AnySpace, StoreWriter
 from tritonsmith.author.compiler.kernels.product_tiles import ProductTile
@@ -91,7 +112,7 @@ class DescribedWriter:
         shape, tile = [*sizes], [block, Name("BLOCK_K")]
         if operand.turned:
             shape, tile = shape[::-1], tile[::-1]
-        return _make_descriptor(name, self.arguments.take(operand.base), shape, operand.stride, tile)
+        return _make_descriptor(name, add(Name(self.arguments.take(operand.base)), operand.start), shape, operand.stride, tile)
 
     def _count_tiles(self) -> Expression:
         above, beside = (side or number(1) for side in (self.grid.above, self.grid.beside))
@@ -100,8 +121,148 @@ class DescribedWriter:
     def _write_stores(self) -> DescribedStores:
         sizes = [value.size for value in (*self.region.reads.values(), *(value.holder for value in self.region.stores))]
         writer = DescribedStores(self.region, self.grid, self.arguments, max(sizes) >= _BIG, "sums")
-        writer.write_halves()
+        writer.write_tile()
         return writer
+
+
+class DoubleWriter(DescribedWriter):
+    """Writes the kernel of a product with two sums: those of a pair of products, or of columns whose number is no power of two.
+
+    A program of the only round has one tile and no loop over tiles. Where the right operands of a pair lie in one tensor, one box of a
+    descriptor has lines of both, and they are multiplied as one. No left operand is reshaped (see `WindowWriter`).
+    """
+
+    def __init__(self, region: ProductRegion, tile: ProductTile, name: str) -> None:
+        super().__init__(region, tile, name)
+        self.paired = region.partner is not None
+        self.apart = find_box(region) if self.paired else None
+        """Values between the right operands of a pair that are read as one box."""
+        self.second = BLOCK_N if self.paired else Name("REST")
+        if not self.paired:
+            self.grid = TileGrid(region.product, replace(tile, columns=tile.columns + tile.second, second=0), region.free_axis)
+        self.arguments.used |= {*_DOUBLE_NAMES}
+        sizes = [value.size for value in (*region.reads.values(), *(value.holder for value in region.stores))]
+        self.big = max(sizes) >= _BIG
+
+    def write(self) -> Kernel:
+        """The kernel."""
+        operands = describe_operands(self.region)
+        assert operands is not None, "the tile is for operands that can be described"
+        self.operands, self.other = operands, describe_partner(self.region) or operands[1]
+        ahead = [count_tiles(self.grid)] if self.grid.free == LINE else []
+        ahead += self._describe_all()
+        made, tail, described = self._write_pair() if self.paired else self._write_columns()
+        wide = BLOCK_N if self.paired else expression("(BLOCK_N + REST)")
+        body = statements(
+            """
+            {turn}
+            {zeros}
+            for start in range(0, {depth}, BLOCK_K):
+                {product}
+            {halves}
+            {stores}
+            """,
+            turn=write_turn(self.grid, wide), zeros=self._start(), depth=self.region.product.sizes[-1], product=self._multiply(),
+            halves=statements(_SPLIT_BOX) if self.apart else [], stores=tail,
+        )  # fmt: skip
+        tiles, programs = self._count_tiles(), self.grid.programs
+        if tiles == programs:
+            lines = [statement("pid = tl.program_id(0)"), *ahead, *made, *body]
+        else:
+            head = "for pid in tl.range(tl.program_id(0), {tiles}, tl.num_programs(0), flatten=True):\n    {body}"
+            lines = [*ahead, *made, *statements(head, tiles=tiles, body=body)]
+        bases = (operands[0].base, operands[1].base, self.other.base)
+        kernel = self._finish(tuple(shorten_erf(lines)), frozenset((*map(id, bases), *described)))
+        return kernel if self.paired else replace(kernel, constants=[*kernel.constants, ("REST", self.tile.second)])
+
+    def _describe_all(self) -> list[Statement]:
+        """The descriptors of the operands."""
+        _, rows, columns, _, depth = self.region.product.sizes
+        left, right = self.operands
+        made = [self._describe("left_tiles", left, (self.grid.size(LINE), number(depth)), BLOCK_M)]
+        if self.apart:
+            made.append(statement(
+                "right_tiles = tl.make_tensor_descriptor({base}, [2, {columns}, {depth}], [{apart}, {stride}, 1], [2, BLOCK_N, BLOCK_K])",
+                base=add(Name(self.arguments.take(right.base)), right.start), columns=columns, depth=depth, apart=self.apart,
+                stride=right.stride,
+            ))  # fmt: skip
+            return made
+        lines = number(columns), number(depth)
+        made.append(self._describe("right_tiles", right, lines, BLOCK_N))
+        return [*made, self._describe("more_tiles", self.other, lines, self.second)]
+
+    def _start(self) -> tuple[Statement, ...]:
+        """The sums ahead of the loop over the depth."""
+        if self.apart:
+            return statements("total = tl.zeros((BLOCK_M, 2 * BLOCK_N), tl.float32)")
+        return statements(
+            "total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)\nmore = tl.zeros((BLOCK_M, {second}), tl.float32)", second=self.second,
+        )  # fmt: skip
+
+    def _multiply(self) -> list[Statement]:
+        """A step of the sums."""
+        left = _load("left", self.operands[0], "row_start")
+        if self.apart:
+            return [left, *statements(_MULTIPLY_BOX)]
+        start = "column_start" if self.paired else "column_start + BLOCK_N"
+        return [
+            left, _load("right", self.operands[1], "column_start"), statement("total = tl.dot(left, right, total)"),
+            _load("right", self.other, start, "more_tiles"), statement("more = tl.dot(left, right, more)"),
+        ]  # fmt: skip
+
+    def _write_pair(self) -> tuple[list[Statement], list[Statement], set[int]]:
+        """What is done with the sums of a pair: descriptors ahead of all tiles, the lines, and what descriptors store."""
+        assert self.region.partner is not None, "it is a pair"
+        writer = TileStores(self.region, self.grid, self.arguments, self.big, "total")
+        writer.emitter.outcomes[id(self.region.partner), 0] = "more"
+        writer.emitter.names["more"] = frozenset((LINE, COLUMN))
+        writer.write_tile()
+        return writer.made, writer.lines, writer.described
+
+    def _write_columns(self) -> tuple[list[Statement], list[Statement], set[int]]:
+        """What is done with the sums of both parts of the columns: the first in halves, then those behind them."""
+        first = DescribedStores(self.region, self.grid, self.arguments, self.big, "sums")
+        first.write_tile()
+        rest = RestStores(self.region, self.grid, self.arguments, self.big, "more")
+        rest.write_tile()
+        lines = statements(
+            """
+            halves = tl.permute(tl.reshape(total, (BLOCK_M, 2, BLOCK_N // 2)), (0, 2, 1))
+            first, second = tl.split(halves)
+            for half in tl.static_range(2):
+                sums = first if half == 0 else second
+                {stores}
+            {rest}
+            """,
+            stores=first.lines, rest=rest.lines,
+        )  # fmt: skip
+        return [*first.made, *rest.made], [*lines], first.described | rest.described
+
+
+_DOUBLE_NAMES = ("more", "more_tiles")
+"""Further names of a kernel with two sums."""
+_MULTIPLY_BOX = """
+right = right_tiles.load([0, column_start, start]).reshape(2 * BLOCK_N, BLOCK_K).T
+total = tl.dot(left, right, total)
+"""
+_SPLIT_BOX = """
+total, more = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, BLOCK_N)), (0, 2, 1)))
+"""
+
+
+def shorten_erf(lines: Iterable[Statement]) -> list[Statement]:
+    """The statements with `one_plus_erf(x)` in the place of `1.0 + tl.erf(x)`: a third of the instructions, enough for 16 bits."""
+    erf = expression("tl.erf")
+
+    def change(part: Node) -> Node:
+        match part:
+            case Binary(left=Number(value=1.0), operator="+", right=Call(function=function, arguments=arguments)) if function == erf:
+                return Call(Name("one_plus_erf"), arguments)
+            case Group(inner=Call(function=Name(name="one_plus_erf"))):
+                return part.inner
+        return part
+
+    return [change_in(line, change) for line in lines]
 
 
 class WindowWriter(DescribedWriter):
@@ -153,7 +314,7 @@ class WindowWriter(DescribedWriter):
         )]  # fmt: skip
         depth = math.prod(window)
         for name, side in (("filters", BLOCK_M), ("more_filters", Name("REST")))[: 2 if self.boxes.rest else 1]:
-            made.append(_make_descriptor(name, weights, [number(filters), number(depth)], depth, [side, Name("BLOCK_K")]))
+            made.append(_make_descriptor(name, Name(weights), [number(filters), number(depth)], depth, [side, Name("BLOCK_K")]))
         return made
 
     def _multiply(self) -> list[Statement]:
@@ -247,19 +408,23 @@ class DescribedStores(StoreWriter):
     """Writes what is done with half a tile's sums, the one of number `half`; results of 16 bits are stored by descriptors."""
 
     shape = Tuple((BLOCK_M, _HALF))
+    wide: Expression = _HALF
+    """Columns that it has."""
+    first: Expression = expression("column_start + half * (BLOCK_N // 2)")
+    """The first of them."""
     made: list[Statement]
     """The descriptors, ahead of all tiles."""
     lines: list[Statement]
     described: set[int]
     """The results that are stored by descriptors, by identity."""
 
-    def write_halves(self) -> None:
+    def write_tile(self) -> None:
         """Write the lines."""
         self.made, self.described = [], set()
         places = statements(
             "{m} = {line}\n{n} = {column}", m=LINE, n=COLUMN,
             line=widen(expression("(row_start + tl.arange(0, BLOCK_M))[:, None]"), self.big),
-            column=widen(expression("(column_start + half * (BLOCK_N // 2) + tl.arange(0, BLOCK_N // 2))[None, :]"), self.big),
+            column=widen(expression("({first} + tl.arange(0, {wide}))[None, :]", first=self.first, wide=self.wide), self.big),
         )  # fmt: skip
         lines = self.write()
         used = names_in(Module(tuple(lines)))
@@ -277,20 +442,36 @@ class DescribedStores(StoreWriter):
         pointer = self.arguments.take(value, stored=True)
         name = self.arguments.name(f"{pointer.removesuffix('_ptr')}_tiles")
         self.described.add(id(value))
-        self.made.append(_make_descriptor(name, pointer, [self.grid.size(LINE), number(columns)], columns, [BLOCK_M, _HALF]))
-        start = expression("[row_start, column_start + half * (BLOCK_N // 2)]")
+        self.made.append(_make_descriptor(name, Name(pointer), [self.grid.size(LINE), number(columns)], columns, [BLOCK_M, self.wide]))
+        start = expression("[row_start, {first}]", first=self.first)
         emitter.line(statement("{tiles}.store({start}, {x}.to({own}))", tiles=name, start=start, x=element, own=TYPE_NAMES[value.dtype]))
         return None
 
 
-def _make_descriptor(name: str, pointer: str, shape: list[Expression], stride: int, tile: list[Expression]) -> Statement:
+class TileStores(DescribedStores):
+    """The same with a whole tile's sums."""
+
+    shape = Tuple((BLOCK_M, BLOCK_N))
+    wide = BLOCK_N
+    first = Name("column_start")
+
+
+class RestStores(DescribedStores):
+    """The same with the sums of columns behind the others."""
+
+    shape = Tuple((BLOCK_M, Name("REST")))
+    wide = Name("REST")
+    first = expression("column_start + BLOCK_N")
+
+
+def _make_descriptor(name: str, pointer: Expression, shape: list[Expression], stride: int, tile: list[Expression]) -> Statement:
     made = expression("tl.make_tensor_descriptor({pointer}, [{*shape}], [{stride}, 1], [{*tile}])",
                       pointer=pointer, shape=shape, stride=stride, tile=tile)  # fmt: skip
     return assign(name, made)
 
 
-def _load(side: str, operand: DescribedOperand, start: str) -> Statement:
+def _load(side: str, operand: DescribedOperand, start: str, tiles: str = "") -> Statement:
     """The statement that reads a tile of an operand: rows and depth for the left one, depth and columns for the right one."""
-    places = [Name(start), Name("start")]
-    tile = expression("{tiles}.load([{*places}])", tiles=f"{side}_tiles", places=places[::-1] if operand.turned else places)
+    places = [expression(start), Name("start")]
+    tile = expression("{tiles}.load([{*places}])", tiles=tiles or f"{side}_tiles", places=places[::-1] if operand.turned else places)
     return assign(side, tile if operand.turned == (side == "right") else expression("{tile}.T", tile=tile))

@@ -136,11 +136,11 @@ def _write_group(grid: TileGrid) -> list[Statement]:
     )]  # fmt: skip
 
 
-def write_turn(grid: TileGrid) -> list[Statement]:
-    """The first row and column of the tile `pid` of a program that takes tiles in turn."""
+def write_turn(grid: TileGrid, wide: Expression = BLOCK_N) -> list[Statement]:
+    """The first row and column of the tile `pid` of a program that takes tiles in turn; `wide`: columns of a tile."""
     first, second = _number_tile(grid)
     starts = [expression("{number} * {block}", number=number_, block=block) if number_ else number(0)
-              for number_, block in ((first, BLOCK_M), (second, BLOCK_N))]  # fmt: skip
+              for number_, block in ((first, BLOCK_M), (second, wide))]  # fmt: skip
     return [*_write_group(grid), assign("row_start", starts[0]), assign("column_start", starts[1])]
 
 

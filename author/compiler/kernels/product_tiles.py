@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.calls import choose_sides, fill
-from tritonsmith.author.compiler.fusing.described import WindowTile, choose_windows, describe_windows, takes_descriptors
+from tritonsmith.author.compiler.fusing.described import WindowTile, choose_windows, describe_windows, find_whole_rounds, takes_descriptors
 from tritonsmith.author.compiler.fusing.integers import IntegerWeights, choose_rows, choose_units, count_stage, read_integers
 from tritonsmith.author.compiler.fusing.operands import find_fresh, find_kept, has_rim, is_short
 from tritonsmith.author.compiler.fusing.regions import ProductRegion, WorkRegion
@@ -66,6 +66,8 @@ class ProductTile:
     """Blocks of 16 places in which the whole depth of all taps is multiplied at once; 0 for a loop over steps of it."""
     described: bool = False
     """Whether operands are read by tensor descriptors, in programs that take tiles in turn."""
+    second: int = 0
+    """Columns of a second sum: of the other product of a pair, or of further columns of the same one."""
     boxes: WindowTile | None = None
     """Of a convolution whose operands are read by tensor descriptors."""
     integers: IntegerWeights | None = None
@@ -94,8 +96,10 @@ class ProductTile:
             return 2 * (3 * self.rows + 2 * self.columns) * self.at_once * STEP
         value = 2 if self.scheme == "as they are" else 4
         staged = 2 * self.rows * self.columns if self.described else 0  # half a tile on its way to memory, and half of what is read
+        if self.second and self.second < self.columns:  # half of the first sums
+            staged //= 2
         in_loop = 4 * self.columns * self.depth if self.scheme in SPLIT and not self.kept and not self.ahead else 0
-        return value * (self.rows + self.columns) * self.depth * max(1, self.stages) + in_loop + staged
+        return value * (self.rows + self.columns + self.second) * self.depth * max(1, self.stages) + in_loop + staged
 
     @property
     def sums(self) -> int:
@@ -103,7 +107,7 @@ class ProductTile:
         if self.integers:  # of all steps, and of one
             return 2 * self.chunks * self.rows * self.columns // (32 * self.warps)
         single = self.at_once or self.scheme in ("as they are", "tf32", "ieee", "fp16")
-        return self.rows * self.columns * (1 if single else 2) // (32 * self.warps)
+        return self.rows * (self.columns + self.second) * (1 if single else 2) // (32 * self.warps)
 
     @property
     def programs(self) -> int:
@@ -142,6 +146,8 @@ def choose_tile(region: ProductRegion, settings: Settings) -> ProductTile:
     if half and (windows := describe_windows(region)) is not None:
         found = choose_windows(region, windows)
         return replace(tile, rows=found.filters, columns=found.places, depth=windows.step, warps=_WINDOW_WARPS, boxes=found, described=True)
+    if region.partner is not None:
+        return _choose_pair(region, tile, int(settings["block_m"]), int(settings["block_n"]))
     if half and not region.product.window:
         return _choose_form(region, tile, str(settings["form"]))
     if not ahead:
@@ -172,8 +178,16 @@ def _choose_integers(region: ProductRegion, tile: ProductTile) -> ProductTile:
     )  # fmt: skip
 
 
+def _choose_pair(region: ProductRegion, tile: ProductTile, most_rows: int, most_columns: int) -> ProductTile:
+    """The tile of a pair of products: half of the columns are the other one's."""
+    high, wide = choose_sides(region.product, most_rows, most_columns // 2, tile.card)
+    return replace(tile, rows=high, columns=wide, second=wide, described=True)
+
+
 def _choose_form(region: ProductRegion, tile: ProductTile, form: str) -> ProductTile:
     """The tile of a product of 16-bit matrices: read by descriptors where many are, and further ahead where a processor has one."""
+    if form == DESCRIPTORS and (found := find_whole_rounds(region)) is not None:
+        return replace(tile, rows=found.rows, columns=found.columns, second=found.second, described=True)
     if form == DESCRIPTORS and takes_descriptors(region, tile.rows, tile.columns):
         return replace(tile, described=True)
     batch, rows, columns, _, depth = region.product.sizes

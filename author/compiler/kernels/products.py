@@ -29,7 +29,7 @@ from tritonsmith.author.compiler.kernels.differences import OF_DIFFERENCES, find
 from tritonsmith.author.compiler.kernels.emitter import Arguments, Scope
 from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, make_function
 from tritonsmith.author.compiler.kernels.pieces import add, assign, join_tests, load, loop, times
-from tritonsmith.author.compiler.kernels.product_described import DescribedWriter, WindowWriter
+from tritonsmith.author.compiler.kernels.product_described import DescribedWriter, DoubleWriter, WindowWriter
 from tritonsmith.author.compiler.kernels.product_grid import (
     BLOCK_M,
     BLOCK_N,
@@ -87,7 +87,7 @@ def write_product(region: ProductRegion, name: str, settings: Settings, made: di
             kernels.append(made[key].kernel)
         fresh[side] = replace(made[key], operand=operand)
     if tile.integers or tile.described:
-        form = IntegerWriter if tile.integers else WindowWriter if tile.boxes else DescribedWriter
+        form = IntegerWriter if tile.integers else WindowWriter if tile.boxes else DoubleWriter if tile.second else DescribedWriter
         return [form(region, tile, name).write()]
     return [*kernels, (OnceWriter if tile.at_once else ProductWriter)(region, tile, name, fresh).write()]
 

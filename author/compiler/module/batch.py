@@ -35,6 +35,7 @@ from tritonsmith.author.compiler.kernels.attention.operands import count_parts
 from tritonsmith.author.compiler.module.lengths import lengthen
 from tritonsmith.author.compiler.module.module import write_code
 from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode
+from tritonsmith.author.compiler.reading.choices import list_apart
 from tritonsmith.author.compiler.reading.reader import Forward, list_values, read_forward
 from tritonsmith.author.plan import NoPlan
 from tritonsmith.author.recipe import Settings
@@ -65,11 +66,13 @@ class FreeAxis:
     forward: Forward
     """As it is for that size."""
     card: CardModel
+    apart: frozenset[str] = frozenset()
+    """Nodes whose products share no kernel with another product."""
 
     @cached_property
     def regions(self) -> tuple[WorkRegion, ...]:
         """Its regions."""
-        return tuple(cut_forward(self.forward, self.card, self.longer // self.size))
+        return tuple(cut_forward(self.forward, self.card, self.longer // self.size, self.apart))
 
     def takes(self, facts: TaskFacts, others: TaskFacts) -> bool:
         """Whether the inputs of another size differ in nothing but this axis, which is not too long there."""
@@ -119,7 +122,9 @@ def find_batch(
         forward = read_forward(lengthen(facts, names, size, symbol(word, longer)), training, card, called)
     except (NoPlan, ZeroDivisionError):
         return None
-    return FreeAxis(size, names, word, longer, forward, card) if all(_is_consistent(one) for one in list_all(forward.stored)) else None
+    if not all(_is_consistent(one) for one in list_all(forward.stored)):
+        return None
+    return FreeAxis(size, names, word, longer, forward, card, list_apart(called))
 
 
 def _list_sizes(region: WorkRegion) -> list[int]:

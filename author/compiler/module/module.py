@@ -46,7 +46,7 @@ from tritonsmith.author.recipe import Settings
 
 _HELPERS = ("sigmoid", "tanh", "softplus", "mish", "multiply", "larger", "smaller", "add_logs", "floor_quotient", "floor_remainder",
             "real_quotient", "real_remainder", "as_key", "from_key", "split_lines", "split_value", "split_alike", "leaves_range",
-            "wait_until")  # fmt: skip
+            "wait_until", "one_plus_erf")  # fmt: skip
 _LIBDEVICE = ("libdevice", "tanh", "softplus", "add_logs", "real_quotient", "real_remainder")
 """Names that need `libdevice`."""
 

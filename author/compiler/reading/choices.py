@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from enum import StrEnum
 
 SETTING = "cut"
@@ -16,6 +16,8 @@ class Choice(StrEnum):
     """A kernel of its own, whatever is predicted."""
     OWN_LAST = "own_last"
     """A convolution's own kernel, on an image whose channels are neighbours in memory."""
+    APART = "apart"
+    """A kernel of its own that computes no second product, though a pair could be one."""
     LIBRARY = "library"
     """PyTorch's call, as the module makes it."""
     CHANNELS_LAST = "channels_last"
@@ -42,3 +44,12 @@ def read_cut(setting: str) -> dict[str, Choice]:
 def write_cut(choices: Mapping[str, Choice]) -> str:
     """The setting for choices by node: `write_cut({"conv1": Choice.LIBRARY})` is `conv1=library`."""
     return " ".join(f"{node}={choice.value}" for node, choice in sorted(choices.items()))
+
+
+def list_apart(choices: Collection[str]) -> frozenset[str]:
+    """The nodes whose products share no kernel with another product.
+
+    Args:
+        choices: nodes, with their choices where these are known.
+    """
+    return frozenset(node for node, choice in choices.items() if choice is Choice.APART) if isinstance(choices, Mapping) else frozenset()

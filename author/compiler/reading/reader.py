@@ -128,7 +128,8 @@ class ForwardReader:
         self.facts, self.training, self.card, self.parts = facts, training, card, parts
         choices = called if isinstance(called, Mapping) else {}
         self.last = {node for node, choice in choices.items() if choice is Choice.OWN_LAST}
-        self.called = {node: choice for node, choice in choices.items() if node not in self.last} if choices else called
+        own = (Choice.OWN_LAST, Choice.APART)
+        self.called = {node: choice for node, choice in choices.items() if choice not in own} if choices else called
         self.made: dict[str, Any] = {}
         """By node: a value, several, or numbers."""
         self.members: dict[str, Held] = {}

@@ -37,8 +37,8 @@ CASES = {
         "", "return torch.relu(x @ y.T)*2", matrices("520, 72", "250, 72", dtype="float16"), arguments="x, y",
     ),
     "a gate": RegionCase(
-        "", "return F.silu(self.g(x))*self.u(x)", matrices("260, 64"),
-        "self.g=nn.Linear(64, 264).bfloat16(); self.u=nn.Linear(64, 264, bias=False).bfloat16()",
+        "", "return F.silu(self.g(x))*self.u(y)", matrices("260, 64", "260, 64"),
+        "self.g=nn.Linear(64, 264).bfloat16(); self.u=nn.Linear(64, 264, bias=False).bfloat16()", "x, y",
     ),
     "a plain right operand": RegionCase("", "return x @ y", matrices("260, 64", "64, 520", dtype="float16"), arguments="x, y"),
     "parts of tensors": RegionCase("", "return x[:, :60] @ y[:60, :516]", matrices("260, 64", "64, 520"), arguments="x, y"),
