@@ -26,8 +26,10 @@ from tritonsmith.author.compiler.fusing.regions import (
     CallRegion,
     ProductRegion,
     RecurrentRegion,
+    RowRegion,
     WorkRegion,
 )
+from tritonsmith.author.compiler.fusing.windows import holds_windows
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import AnchorResult, Held, MatrixProduct, Reduction
@@ -35,7 +37,7 @@ from tritonsmith.author.compiler.kernels.product_tiles import DESCRIPTORS, PLAIN
 from tritonsmith.author.compiler.module.batch import FreeAxis, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.author.compiler.module.guards import require_types, require_values
 from tritonsmith.author.compiler.module.joining import OpenSpan, SizedModule, join_modules
-from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
+from tritonsmith.author.compiler.module.members import LAST, TAPS_FIRST, SizeMembers, list_constructors, rename_constants, write_members
 from tritonsmith.author.compiler.module.merging import merge_kernels
 from tritonsmith.author.compiler.module.module import write_code
 from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
@@ -162,16 +164,23 @@ class RegionPlan(KernelPlan):
         return self._cut[2]
 
     @property
-    def turned(self) -> frozenset[str]:
-        """Weights that are read by convolutions with channels last, and by nothing else."""
-        wanted, others = set[str](), set[str]()
+    def turned(self) -> Mapping[str, str]:
+        """Weights that only convolutions with channels last read: by their paths how they lie in memory."""
+        wanted, others = dict[str, str](), set[str]()
         for region in self.regions:
             last = isinstance(region, CallRegion) and self.called.get(region.call.name) is Choice.CHANNELS_LAST
             last |= isinstance(region, ProductRegion) and region.product.stored
+            windows = holds_windows(region) if isinstance(region, RowRegion) else None
             for value in region.reads.values():
-                if isinstance(value, Held) and value.path:
-                    (wanted if last and len(value.shape) == _IMAGE_AXES else others).add(value.path)
-        return frozenset(wanted - others)
+                if not isinstance(value, Held) or not value.path:
+                    continue
+                if windows is not None and value is windows.weights:
+                    wanted[value.path] = TAPS_FIRST
+                elif last and len(value.shape) == _IMAGE_AXES:
+                    wanted[value.path] = LAST
+                else:
+                    others.add(value.path)
+        return {path: order for path, order in wanted.items() if path not in others}
 
     @property
     def passed(self) -> tuple[str, ...]:

@@ -13,19 +13,29 @@ from typing import Any
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, count, unravel
 from tritonsmith.author.compiler.ir.operators import A, B
-from tritonsmith.author.compiler.ir.values import ZERO_POINT, Held, Tensor, TensorView, base_of, widen
+from tritonsmith.author.compiler.ir.values import (
+    ZERO_POINT,
+    AnchorResult,
+    ChannelWindows,
+    Formula,
+    Held,
+    Reduction,
+    Tensor,
+    TensorView,
+    base_of,
+    widen,
+)
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.pools import Sizes, open_windows, spread
-from tritonsmith.author.compiler.lowering.products import add_bias, refuse_types, take_product
+from tritonsmith.author.compiler.lowering.orders import order_back, order_last, order_taps, turn_image
+from tritonsmith.author.compiler.lowering.products import add_bias, multiply, refuse_types, take_product
 from tritonsmith.author.compiler.lowering.reductions import reduce
 from tritonsmith.author.compiler.lowering.resampling import pad_by_itself
-from tritonsmith.author.compiler.lowering.views import permute, reshape, view
+from tritonsmith.author.compiler.lowering.views import permute, reshape, swap, view
 
 _IMAGE = 2
 """Axes of an image."""
-_LAST, _BACK = (0, 2, 3, 1), (0, 3, 1, 2)
-"""Orders of an image's axes: channels to the end, and back."""
 _STEP, _WASTE = 32, 1.2
 """Channels of a step of a product's loop that has one tap, and how many more than there are may be filled up with zeros."""
 _ALIGNED, _RUN_WASTE = 8, 1.4
@@ -72,9 +82,16 @@ def _convolve(call: NodeCall) -> Lowered:
         source, padding = pad_by_itself(source, (0, 0, *padding), (0, 0, *behind), mode), (0,) * axes
     outputs, window = call.shape[2:], weight.shape[2:]
     if weight.shape[1] == 1 and groups > 1:
+        steps = (stride, padding, dilation)
+        if call.last and axes <= _IMAGE and weight.shape[0] == groups and isinstance(weight, Held) and weight.path:
+            return add_bias(_convolve_channels_last(call, source, weight, steps), _for_places(bias, axes), call.dtype)
         windows = open_windows(source, window, stride, padding, dilation, outputs, ZERO_POINT)
-        return add_bias(_convolve_channels(windows, weight, call), _for_places(bias, axes), call.dtype)
+        found = _convolve_channels(windows, weight, call)
+        _note_windows(found, ChannelWindows(source, weight, window, *steps))
+        return add_bias(found, _for_places(bias, axes), call.dtype)
     refuse_types(weight, source)
+    if call.last and groups == 1 and count(window) == 1 and set(stride) == {1} and not any(padding):
+        return add_bias(_multiply_last(call, source, weight), _for_places(bias, axes), call.dtype)
     if call.last and (axes, groups, set(stride), set(dilation)) == (_IMAGE, 1, {1}, {1}) and isinstance(weight, Held) and weight.path:
         return add_bias(_convolve_last(call, source, weight, padding), _for_places(bias, axes), call.dtype)
     filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
@@ -117,16 +134,14 @@ def _convolve(call: NodeCall) -> Lowered:
 
 def _convolve_last(call: NodeCall, source: Tensor, weight: Held, padding: Sizes) -> Tensor:
     """The product of a convolution that reads an image, and a parameter, whose channels are neighbours in memory."""
-    image = permute(source, _LAST)
-    if base_of(image) is not image:  # else it lies in memory so
-        image = formula(A, image, like=image.dtype)
-        image.name = source.name or "image"
+    image = turn_image(source)
     filters, channels, *window = weight.shape
+    axes = len(window)
     turned = Held(
         shape=(filters, *window, channels), dtype=weight.dtype, name=weight.name, path=weight.path,
-        source=f"{weight.source}.permute{_LAST}.contiguous()",  # no copy: the parameter lies so
+        source=f"{weight.source}.permute{order_last(axes)}.contiguous()",  # no copy: the parameter lies so
     )  # fmt: skip
-    windows = open_windows(permute(image, _BACK), tuple(window), (1, 1), padding, (1, 1), call.shape[2:], ZERO_POINT)
+    windows = open_windows(permute(image, order_back(axes)), tuple(window), (1, 1), padding, (1, 1), call.shape[2:], ZERO_POINT)
     places = (source.shape[0], *call.shape[2:])
     left = view(
         turned, (1, filters, count(tuple(window)), channels), lambda at: (at[1], *unravel(at[2], tuple(window)), at[3]),
@@ -146,6 +161,45 @@ def _convolve_last(call: NodeCall, source: Tensor, weight: Held, padding: Sizes)
     return take_product(
         left, right, call.shape, locate, call.name, call.node.name, window=True, stored=True, flops=flops,
     )  # fmt: skip
+
+
+def _convolve_channels_last(call: NodeCall, source: Tensor, weight: Held, steps: tuple[Sizes, Sizes, Sizes]) -> Tensor:
+    """A convolution of each channel by itself, of an image whose channels are neighbours in memory, as those of its weights are."""
+    image = _turn_once(call, source)
+    channels, _, *window = weight.shape
+    axes = len(window)
+    turned = Held(
+        shape=(*window, 1, channels), dtype=weight.dtype, name=weight.name, path=weight.path,
+        source=f"{weight.source}.permute{order_taps(axes)}.contiguous()",  # no copy: the parameter lies so
+    )  # fmt: skip
+    windows = open_windows(permute(image, order_back(axes)), tuple(window), *steps, call.shape[2:], ZERO_POINT)
+    opened = permute(windows, (*order_last(axes), *range(2 + axes, 2 + 2 * axes)))
+    kernel = reshape(permute(turned, (axes + 1, axes, *range(axes))), (channels, *window))
+    behind = tuple(range(2 + axes, 2 + 2 * axes))
+    found = reduce(formula(A * B, opened, kernel, like=widen(call.dtype)), behind, "sum", call.dtype)
+    _note_windows(found, ChannelWindows(image, turned, tuple(window), *steps, last=True))
+    return permute(found, order_back(axes))
+
+
+def _multiply_last(call: NodeCall, source: Tensor, weight: Tensor) -> Tensor:
+    """A convolution whose windows have one place, as a product of matrices whose rows are places."""
+    axes = len(source.shape) - 2
+    matrix = swap(reshape(weight, weight.shape[:2]), 0, 1)
+    return permute(multiply(_turn_once(call, source), matrix, call.name, call.node.name), order_back(axes))
+
+
+def _turn_once(call: NodeCall, source: Tensor) -> Tensor:
+    """The image with its channels last; what reads it behind this call has it in that order too, unless it was given in the other one."""
+    image = turn_image(source)
+    if isinstance(image, Formula) and not isinstance(base_of(source), Held) and image is not base_of(permute(source, order_last(len(source.shape) - 2))):
+        call.images[id(source)] = source, permute(image, order_back(len(source.shape) - 2))
+    return image
+
+
+def _note_windows(value: Tensor, windows: ChannelWindows) -> None:
+    """Have a sum over windows say what it goes along."""
+    if isinstance(value, AnchorResult) and isinstance(value.anchor, Reduction):
+        value.anchor.windows = windows
 
 
 def _is_worth_filling(source: Tensor, window: Sizes, flops: float, card: CardModel) -> bool:
