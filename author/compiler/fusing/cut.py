@@ -38,7 +38,7 @@ from tritonsmith.author.compiler.fusing.space import (
 )
 from tritonsmith.author.compiler.fusing.state import CutState
 from tritonsmith.author.compiler.fusing.tiles import arrange_tiles
-from tritonsmith.author.compiler.fusing.windows import count_repeats, find_windows, is_worth_storing, lies_last
+from tritonsmith.author.compiler.fusing.windows import count_repeats, find_windows, is_worth_storing, lies_last, list_windows
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
@@ -232,6 +232,8 @@ class Cutter(CutState):
         windows = anchor.windows if isinstance(anchor, Reduction) else None
         if windows is not None:
             self._store_image(anchor, windows)
+        elif isinstance(anchor, Reduction):
+            self._store_opened(anchor.source)
         self._prepare(anchor.source, itself=False)
         _, below = list_below(anchor.source, self.in_memory)
         if isinstance(anchor, Reduction) and anchor.product in below and self._reduce_tile(anchor, anchor.product, below):
@@ -258,6 +260,14 @@ class Cutter(CutState):
         self._places[id(anchor)] = region
         self._note(region, anchor.source, anchor_coordinates(anchor)[0])
         self._keep_shared(region)
+
+    def _store_opened(self, source: Tensor) -> None:
+        """Have in memory what other windows are opened on that lie over each other, under the same condition."""
+        for opened in list_windows(source, self.in_memory):
+            below, anchors = list_below(opened.source, lambda one: self.in_memory(one) or isinstance(one, WHOLE))
+            known, repeats = {id(one): one for one in below}, opened.size / opened.source.size
+            if not anchors and is_worth_storing(opened.source, known, repeats, self._card):
+                self.store(opened.source)
 
     def _store_image(self, anchor: Anchor, windows: ChannelWindows) -> None:
         """Have in memory what windows are opened on, where computing it for each tap is predicted to take longer."""

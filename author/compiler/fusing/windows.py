@@ -6,7 +6,7 @@ A program keeps the values that its windows share in registers, one vector along
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 from tritonsmith.author.cards.model import CardModel
@@ -21,8 +21,8 @@ _LANES = 32
 """Threads of a warp."""
 _RUNS, _LINES = (4, 8, 16, 32), (1, 2, 4)
 """Places across and down that a program may have."""
-_MOST_STEPS = 1024
-"""Multiplications of a program, each of which is written out: with more of them, compilation takes longer than is worth it."""
+_MOST_STEPS = 512
+"""Multiplications of a program for each of its channels. Each is written out, and compiling so many takes about two seconds."""
 _MOST_REGISTERS, _OTHER_REGISTERS = 200, 40
 """Of a thread, at most, and for addresses and what is done with a sum."""
 _READ, _STORED = 3.0, 8.0
@@ -95,7 +95,8 @@ def predict_windows(region: RowRegion, windows: ChannelWindows) -> float:
     fits, card = region.card.fits.windows, region.card
     moving = time_bytes(card, region.bytes)
     if holds_windows(region) is None:
-        return max(moving, windows.taps * region.space.rows * (1.0 + _count_ahead(region, windows) / _TAP) / fits.taps)
+        rate = fits.taps if any(windows.padding) else fits.inner_taps
+        return max(moving, windows.taps * region.space.rows * (1.0 + _count_ahead(region, windows) / _TAP) / rate)
     steps = _count_steps(region, windows, choose_channels(region, windows))
     return max(moving, steps / (_find_rate(card) * fits.held))
 
@@ -126,6 +127,24 @@ def lies_last(image: Tensor, below: Sequence[Tensor]) -> bool:
     channel = f"axis{len(image.shape) - 1}"
     steps = [evaluate(index, {channel: 1}) - evaluate(index, {}) for size, index in list_addresses(walk) if 2 * size > image.size]
     return all(abs(step) <= 1 for step in steps)
+
+
+def list_windows(source: Tensor, in_memory: Callable[[Tensor], bool]) -> list[TensorView]:
+    """The views among the elementwise work of a reduction that show computed values several times, as windows over each other do."""
+    found: list[TensorView] = []
+    seen: set[int] = set()
+    todo = [source]
+    while todo:
+        one = todo.pop()
+        if id(one) in seen or in_memory(one) or not isinstance(one, Formula | TensorView):
+            continue
+        seen.add(id(one))
+        computed = isinstance(one, TensorView) and isinstance(one.source, Formula) and bool(one.source.inputs)
+        if isinstance(one, TensorView) and computed and one.shown is None and one.size > one.source.size:
+            found.append(one)
+        else:
+            todo += one.operands
+    return found
 
 
 def is_worth_storing(value: Tensor, known: dict[int, Tensor], repeats: float, card: CardModel) -> bool:

@@ -21,8 +21,8 @@ _BIG = 2**31
 """Elements from which on places need numbers of 64 bits."""
 IMAGE, CHANNEL, BELOW, BESIDE = "image", "channel", "below", "beside"
 """Variables: the image, channels, and the place that is read, counted from the zeros ahead of the image on."""
-_NAMES = (IMAGE, CHANNEL, BELOW, BESIDE, DOWN, ACROSS, "pid", "first", "upper", "window", "taps", "sums", "fresh", "total", "line", "i", "r",
-          "y")  # fmt: skip
+_NAMES = (IMAGE, CHANNEL, BELOW, BESIDE, DOWN, ACROSS, "pid", "first", "upper", "window", "taps", "sums", "fresh", "total", "line",
+          "i", "r", "y")  # fmt: skip
 """Names of the kernel's own."""
 _RUN, _LINES, _CHANNELS = Name("RUN"), Name("LINES"), Name("CHANNELS")
 

@@ -26,9 +26,9 @@ from tritonsmith.author.compiler.ir.values import (
     widen,
 )
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
+from tritonsmith.author.compiler.lowering.orders import order_back, order_last, order_taps, turn_image
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.pools import Sizes, open_windows, spread
-from tritonsmith.author.compiler.lowering.orders import order_back, order_last, order_taps, turn_image
 from tritonsmith.author.compiler.lowering.products import add_bias, multiply, refuse_types, take_product
 from tritonsmith.author.compiler.lowering.reductions import reduce
 from tritonsmith.author.compiler.lowering.resampling import pad_by_itself
@@ -84,14 +84,14 @@ def _convolve(call: NodeCall) -> Lowered:
     if weight.shape[1] == 1 and groups > 1:
         steps = (stride, padding, dilation)
         if call.last and axes <= _IMAGE and weight.shape[0] == groups and isinstance(weight, Held) and weight.path:
-            return add_bias(_convolve_channels_last(call, source, weight, steps), _for_places(bias, axes), call.dtype)
+            return _convolve_channels_last(call, source, weight, bias, steps)
         windows = open_windows(source, window, stride, padding, dilation, outputs, ZERO_POINT)
         found = _convolve_channels(windows, weight, call)
         _note_windows(found, ChannelWindows(source, weight, window, *steps))
         return add_bias(found, _for_places(bias, axes), call.dtype)
     refuse_types(weight, source)
     if call.last and groups == 1 and count(window) == 1 and set(stride) == {1} and not any(padding):
-        return add_bias(_multiply_last(call, source, weight), _for_places(bias, axes), call.dtype)
+        return _multiply_last(call, source, weight, bias)
     if call.last and (axes, groups, set(stride), set(dilation)) == (_IMAGE, 1, {1}, {1}) and isinstance(weight, Held) and weight.path:
         return add_bias(_convolve_last(call, source, weight, padding), _for_places(bias, axes), call.dtype)
     filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
@@ -163,7 +163,9 @@ def _convolve_last(call: NodeCall, source: Tensor, weight: Held, padding: Sizes)
     )  # fmt: skip
 
 
-def _convolve_channels_last(call: NodeCall, source: Tensor, weight: Held, steps: tuple[Sizes, Sizes, Sizes]) -> Tensor:
+def _convolve_channels_last(
+    call: NodeCall, source: Tensor, weight: Held, bias: Tensor | None, steps: tuple[Sizes, Sizes, Sizes]
+) -> Tensor:
     """A convolution of each channel by itself, of an image whose channels are neighbours in memory, as those of its weights are."""
     image = _turn_once(call, source)
     channels, _, *window = weight.shape
@@ -178,21 +180,24 @@ def _convolve_channels_last(call: NodeCall, source: Tensor, weight: Held, steps:
     behind = tuple(range(2 + axes, 2 + 2 * axes))
     found = reduce(formula(A * B, opened, kernel, like=widen(call.dtype)), behind, "sum", call.dtype)
     _note_windows(found, ChannelWindows(image, turned, tuple(window), *steps, last=True))
-    return permute(found, order_back(axes))
+    return permute(add_bias(found, bias, call.dtype), order_back(axes))
 
 
-def _multiply_last(call: NodeCall, source: Tensor, weight: Tensor) -> Tensor:
+def _multiply_last(call: NodeCall, source: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
     """A convolution whose windows have one place, as a product of matrices whose rows are places."""
     axes = len(source.shape) - 2
     matrix = swap(reshape(weight, weight.shape[:2]), 0, 1)
-    return permute(multiply(_turn_once(call, source), matrix, call.name, call.node.name), order_back(axes))
+    product = multiply(_turn_once(call, source), matrix, call.name, call.node.name)
+    return permute(add_bias(product, bias, call.dtype), order_back(axes))
 
 
 def _turn_once(call: NodeCall, source: Tensor) -> Tensor:
     """The image with its channels last; what reads it behind this call has it in that order too, unless it was given in the other one."""
+    axes = len(source.shape) - 2
     image = turn_image(source)
-    if isinstance(image, Formula) and not isinstance(base_of(source), Held) and image is not base_of(permute(source, order_last(len(source.shape) - 2))):
-        call.images[id(source)] = source, permute(image, order_back(len(source.shape) - 2))
+    turned = isinstance(image, Formula) and image is not base_of(permute(source, order_last(axes)))
+    if turned and not isinstance(base_of(source), Held):
+        call.images[id(source)] = source, permute(image, order_back(axes))
     return image
 
 

@@ -15,7 +15,6 @@ from tritonsmith.author.members import Block, Line, Member, complete_members, li
 from tritonsmith.author.plan import NoSize
 from tritonsmith.evaluator.schema import TaskFacts
 
-
 LAST, TAPS_FIRST = "last", "taps first"
 """Orders in memory of a convolution's weights: [filters, *window, channels], and [*window, 1, channels] for one of each channel."""
 _EMPTY = re.compile(r"torch\.empty\(\((?P<shape>[^()]*)\), (?P<rest>[^()]*)\)")
