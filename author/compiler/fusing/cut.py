@@ -38,7 +38,7 @@ from tritonsmith.author.compiler.fusing.space import (
 )
 from tritonsmith.author.compiler.fusing.state import CutState
 from tritonsmith.author.compiler.fusing.tiles import arrange_tiles
-from tritonsmith.author.compiler.fusing.windows import count_repeats, find_windows, is_worth_storing, lies_last, list_windows
+from tritonsmith.author.compiler.fusing.windows import count_repeats, find_windows, is_hard, is_worth_storing, lies_last, list_windows
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
@@ -262,11 +262,14 @@ class Cutter(CutState):
         self._keep_shared(region)
 
     def _store_opened(self, source: Tensor) -> None:
-        """Have in memory what other windows are opened on that lie over each other, under the same condition."""
+        """Have in memory what other windows are opened on that lie over each other, where that has an operator of many instructions.
+
+        Without one, reductions that read the same tensors share a kernel, which saves more.
+        """
         for opened in list_windows(source, self.in_memory):
             below, anchors = list_below(opened.source, lambda one: self.in_memory(one) or isinstance(one, WHOLE))
             known, repeats = {id(one): one for one in below}, opened.size / opened.source.size
-            if not anchors and is_worth_storing(opened.source, known, repeats, self._card):
+            if not anchors and is_hard(opened.source, known) and is_worth_storing(opened.source, known, repeats, self._card):
                 self.store(opened.source)
 
     def _store_image(self, anchor: Anchor, windows: ChannelWindows) -> None:

@@ -6,6 +6,7 @@ A program keeps the values that its windows share in registers, one vector along
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
@@ -13,7 +14,7 @@ from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.regions import RowRegion
 from tritonsmith.author.compiler.fusing.space import Walk, list_addresses
 from tritonsmith.author.compiler.ir.indices import count, evaluate, variable
-from tritonsmith.author.compiler.ir.operators import Applied, Operator, Tree
+from tritonsmith.author.compiler.ir.operators import Applied, Operand, Operator, Tree
 from tritonsmith.author.compiler.ir.values import BYTES, ChannelWindows, Formula, Reduction, Tensor, TensorView
 from tritonsmith.author.cost import time_bytes, time_launches
 
@@ -35,6 +36,7 @@ _HARD = {
     Operator.EXP, Operator.FAST_EXP, Operator.EXP2, Operator.LOG, Operator.LOG2, Operator.SQRT, Operator.RSQRT, Operator.DIV,
     Operator.SIGMOID, Operator.TANH, Operator.MISH, Operator.ERF, Operator.POW, Operator.SIN, Operator.COS, Operator.EXPM1, Operator.LOG1P,
 }  # fmt: skip
+_FREE = {Operator.GROUP, Operator.CAST}
 _HARD_STEPS = 16.0
 """Operators that take so many instructions: a function unit gives a quarter of a warp, and divisions are several."""
 
@@ -107,16 +109,16 @@ _TAP = 8.0
 
 def _count_ahead(region: RowRegion, windows: ChannelWindows) -> float:
     """Instructions for what a tap computes ahead of its product."""
-    return sum(_weigh(one.expression) for one in _list_ahead(windows.image, region.reads))
+    return sum(_weigh(one) for one in _list_ahead(windows.image, region.reads))
 
 
-def count_repeats(region: RowRegion | None, windows: ChannelWindows) -> float:
+def count_repeats(region: RowRegion, windows: ChannelWindows) -> float:
     """How often each element of the image is read, by a kernel that is written for it or by one that reads each tap."""
-    if region is None or holds_windows(region) is None:
-        return float(windows.taps)
-    tile = choose_channels(region, windows)
-    down, across = list_spans(windows, tile)
-    return down * across / (tile.lines * tile.run)
+    each = float(windows.taps)
+    if holds_windows(region) is not None:
+        tile = choose_channels(region, windows)
+        each = math.prod(list_spans(windows, tile)) / (tile.lines * tile.run)
+    return each * region.space.rows / windows.image.size
 
 
 def lies_last(image: Tensor, below: Sequence[Tensor]) -> bool:
@@ -127,6 +129,11 @@ def lies_last(image: Tensor, below: Sequence[Tensor]) -> bool:
     channel = f"axis{len(image.shape) - 1}"
     steps = [evaluate(index, {channel: 1}) - evaluate(index, {}) for size, index in list_addresses(walk) if 2 * size > image.size]
     return all(abs(step) <= 1 for step in steps)
+
+
+def is_hard(value: Tensor, known: dict[int, Tensor]) -> bool:
+    """Whether an elementwise value has an operator that takes many instructions for each element; `known`: values in memory."""
+    return any(_weigh(one) >= _HARD_STEPS for one in _list_ahead(value, known))
 
 
 def list_windows(source: Tensor, in_memory: Callable[[Tensor], bool]) -> list[TensorView]:
@@ -158,7 +165,7 @@ def is_worth_storing(value: Tensor, known: dict[int, Tensor], repeats: float, ca
     """
     ahead = _list_ahead(value, known)
     leaves = {id(one): one for step in ahead for one in step.inputs if 2 * one.size > value.size and not _is_formula(one, known)}
-    each = sum(_weigh(one.expression) for one in ahead) + _READ * max(0, len(leaves) - 1)
+    each = sum(_weigh(one) for one in ahead) + _READ * max(0, len(leaves) - 1)
     again = (repeats - 1.0) * value.size * each / (_find_rate(card) * card.fits.windows.held)
     moved = 2.0 * value.bytes
     return again > time_launches(replayed=True) + time_bytes(card, moved)
@@ -186,12 +193,19 @@ def _list_ahead(value: Tensor, known: dict[int, Tensor]) -> list[Formula]:
     return list(found.values())
 
 
-def _weigh(tree: Tree) -> float:
-    """Instructions of an elementwise function."""
-    if not isinstance(tree, Applied):
-        return 0.0
-    own = _HARD_STEPS if tree.operator in _HARD else 0.0 if tree.operator in (Operator.GROUP, Operator.CAST) else 1.0
-    return own + sum(map(_weigh, tree.arguments))
+def _weigh(value: Formula) -> float:
+    """Instructions of an elementwise function for each element; what is made of few numbers is not done anew."""
+    own = {place for place, one in enumerate(value.inputs) if 2 * one.size > value.size}
+
+    def weigh(tree: Tree) -> tuple[float, bool]:
+        if not isinstance(tree, Applied):
+            return 0.0, isinstance(tree, Operand) and tree.place in own
+        parts = [weigh(one) for one in tree.arguments]
+        changes = any(each for _, each in parts)
+        steps = _HARD_STEPS if tree.operator in _HARD else 0.0 if tree.operator in _FREE else 1.0
+        return sum(cost for cost, _ in parts) + steps * changes, changes
+
+    return weigh(value.expression)[0]
 
 
 def _find_rate(card: CardModel) -> float:
