@@ -216,11 +216,12 @@ def _find_rate(card: CardModel) -> float:
 def _list_tiles(windows: ChannelWindows) -> Iterator[ChannelTile]:
     """Tiles that fit registers; the smallest one besides, whatever it needs."""
     channels = windows.image.shape[-1]
-    each = 2 if BYTES[windows.image.dtype] < BYTES["float32"] and channels > _LANES else 1
-    block = min(_LANES * each, 1 << (channels - 1).bit_length())
+    most = 1 << (channels - 1).bit_length()
+    narrow = BYTES[windows.image.dtype] < BYTES["float32"]  # two of which a thread reads at once
+    blocks = {min(_LANES * each, most) for each in ((1, 2) if narrow else (1,))}
     lines = _LINES if len(windows.window) > 1 else _LINES[:1]
-    yield ChannelTile(block, 1, _RUNS[0], 1)
-    for high, run in itertools.product(lines, _RUNS):
+    yield ChannelTile(min(blocks), 1, _RUNS[0], 1)
+    for block, high, run in itertools.product(sorted(blocks), lines, _RUNS):
         tile = ChannelTile(block, high, run, 1)
         _, across = list_spans(windows, tile)
         sums = high * run if len(windows.window) > 1 else 1
@@ -237,6 +238,7 @@ def _count_steps(region: RowRegion, windows: ChannelWindows, tile: ChannelTile) 
     programs = images * count(count_tiles(windows, tuple(outputs), tile))
     reading = _READ + _count_ahead(region, windows)
     sums = tile.lines * tile.run
-    each = sums * (windows.taps + _STORED) + down * across * reading + windows.taps * _READ
+    addresses = _LANES * (down * across + windows.taps + sums)  # a thread has one for all its channels
+    each = tile.channels * (sums * (windows.taps + _STORED) + down * across * reading + windows.taps * _READ) + addresses
     rounds = max(programs, _PROGRAMS * region.card.processors)
-    return rounds * tile.channels * each
+    return rounds * each

@@ -24,14 +24,19 @@ def list_layouts(forward: Forward, facts: TaskFacts, chosen: Mapping[str, Choice
         facts: the trace.
         chosen: nodes whose form is chosen.
     """
-    own = [node.name for node in facts.ops if node.name not in chosen and _is_of_each_channel(forward.made.get(node.name))]
+    own = [node.name for node in facts.ops if node.name not in chosen and _is_own_windows(forward.made.get(node.name))]
     if not own:
         return []
     points = [node.name for node in facts.ops if node.name not in chosen and _is_point(node, facts)]
     return [tuple(own), *([(*own, *points)] if points else [])]
 
 
-def _is_of_each_channel(made: Any) -> bool:
+def may_come_last(node: OpNode, facts: TaskFacts, made: Any) -> bool:
+    """Whether a convolution may be a kernel of its own with channels last; `made`: what it gives with channels ahead of places."""
+    return _is_own_windows(made) or _is_point(node, facts)
+
+
+def _is_own_windows(made: Any) -> bool:
     """Whether a value is a convolution of each channel by itself that has a kernel with channels last."""
     anchor = _find_anchor(made)
     windows = anchor.windows if isinstance(anchor, Reduction) else None
