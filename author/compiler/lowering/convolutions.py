@@ -187,7 +187,9 @@ def _multiply_last(call: NodeCall, source: Tensor, weight: Tensor, bias: Tensor 
     """A convolution whose windows have one place, as a product of matrices whose rows are places."""
     axes = len(source.shape) - 2
     matrix = swap(reshape(weight, weight.shape[:2]), 0, 1)
-    product = multiply(_turn_once(call, source), matrix, call.name, call.node.name)
+    given = isinstance(base_of(source), Held)  # which the product reads as it lies: a copy of it would be computed in registers
+    image = permute(source, order_last(axes)) if given else _turn_once(call, source)
+    product = multiply(image, matrix, call.name, call.node.name)
     return permute(add_bias(product, bias, call.dtype), order_back(axes))
 
 
