@@ -15,24 +15,27 @@ from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, co
 from tritonsmith.author.compiler.ir.operators import A, B
 from tritonsmith.author.compiler.ir.values import (
     ZERO_POINT,
-    AnchorResult,
     ChannelWindows,
-    Formula,
     Held,
-    Reduction,
     Tensor,
     TensorView,
-    base_of,
     widen,
 )
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
-from tritonsmith.author.compiler.lowering.orders import order_back, order_last, order_taps, turn_image
+from tritonsmith.author.compiler.lowering.orders import (
+    convolve_channels_last,
+    multiply_last,
+    note_windows,
+    order_back,
+    order_last,
+    turn_image,
+)
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.pools import Sizes, open_windows, spread
-from tritonsmith.author.compiler.lowering.products import add_bias, multiply, refuse_types, take_product
+from tritonsmith.author.compiler.lowering.products import add_bias, refuse_types, take_product
 from tritonsmith.author.compiler.lowering.reductions import reduce
 from tritonsmith.author.compiler.lowering.resampling import pad_by_itself
-from tritonsmith.author.compiler.lowering.views import permute, reshape, swap, view
+from tritonsmith.author.compiler.lowering.views import permute, reshape, view
 
 _IMAGE = 2
 """Axes of an image."""
@@ -84,14 +87,13 @@ def _convolve(call: NodeCall) -> Lowered:
     if weight.shape[1] == 1 and groups > 1:
         steps = (stride, padding, dilation)
         if call.last and axes <= _IMAGE and weight.shape[0] == groups and isinstance(weight, Held) and weight.path:
-            return _convolve_channels_last(call, source, weight, bias, steps)
+            return convolve_channels_last(call, source, weight, bias, steps)
         windows = open_windows(source, window, stride, padding, dilation, outputs, ZERO_POINT)
-        found = _convolve_channels(windows, weight, call)
-        _note_windows(found, ChannelWindows(source, weight, window, *steps))
+        found = note_windows(_convolve_channels(windows, weight, call), ChannelWindows(source, weight, window, *steps))
         return add_bias(found, _for_places(bias, axes), call.dtype)
     refuse_types(weight, source)
     if call.last and groups == 1 and count(window) == 1 and set(stride) == {1} and not any(padding):
-        return _multiply_last(call, source, weight, bias)
+        return multiply_last(call, source, weight, bias)
     if call.last and (axes, groups, set(stride), set(dilation)) == (_IMAGE, 1, {1}, {1}) and isinstance(weight, Held) and weight.path:
         return add_bias(_convolve_last(call, source, weight, padding), _for_places(bias, axes), call.dtype)
     filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
@@ -161,52 +163,6 @@ def _convolve_last(call: NodeCall, source: Tensor, weight: Held, padding: Sizes)
     return take_product(
         left, right, call.shape, locate, call.name, call.node.name, window=True, stored=True, flops=flops,
     )  # fmt: skip
-
-
-def _convolve_channels_last(
-    call: NodeCall, source: Tensor, weight: Held, bias: Tensor | None, steps: tuple[Sizes, Sizes, Sizes]
-) -> Tensor:
-    """A convolution of each channel by itself, of an image whose channels are neighbours in memory, as those of its weights are."""
-    image = _turn_once(call, source)
-    channels, _, *window = weight.shape
-    axes = len(window)
-    turned = Held(
-        shape=(*window, 1, channels), dtype=weight.dtype, name=weight.name, path=weight.path,
-        source=f"{weight.source}.permute{order_taps(axes)}.contiguous()",  # no copy: the parameter lies so
-    )  # fmt: skip
-    windows = open_windows(permute(image, order_back(axes)), tuple(window), *steps, call.shape[2:], ZERO_POINT)
-    opened = permute(windows, (*order_last(axes), *range(2 + axes, 2 + 2 * axes)))
-    kernel = reshape(permute(turned, (axes + 1, axes, *range(axes))), (channels, *window))
-    behind = tuple(range(2 + axes, 2 + 2 * axes))
-    found = reduce(formula(A * B, opened, kernel, like=widen(call.dtype)), behind, "sum", call.dtype)
-    _note_windows(found, ChannelWindows(image, turned, tuple(window), *steps, last=True))
-    return permute(add_bias(found, bias, call.dtype), order_back(axes))
-
-
-def _multiply_last(call: NodeCall, source: Tensor, weight: Tensor, bias: Tensor | None) -> Tensor:
-    """A convolution whose windows have one place, as a product of matrices whose rows are places."""
-    axes = len(source.shape) - 2
-    matrix = swap(reshape(weight, weight.shape[:2]), 0, 1)
-    given = isinstance(base_of(source), Held)  # which the product reads as it lies: a copy of it would be computed in registers
-    image = permute(source, order_last(axes)) if given else _turn_once(call, source)
-    product = multiply(image, matrix, call.name, call.node.name)
-    return permute(add_bias(product, bias, call.dtype), order_back(axes))
-
-
-def _turn_once(call: NodeCall, source: Tensor) -> Tensor:
-    """The image with its channels last; what reads it behind this call has it in that order too, unless it was given in the other one."""
-    axes = len(source.shape) - 2
-    image = turn_image(source)
-    turned = isinstance(image, Formula) and image is not base_of(permute(source, order_last(axes)))
-    if turned and not isinstance(base_of(source), Held):
-        call.images[id(source)] = source, permute(image, order_back(axes))
-    return image
-
-
-def _note_windows(value: Tensor, windows: ChannelWindows) -> None:
-    """Have a sum over windows say what it goes along."""
-    if isinstance(value, AnchorResult) and isinstance(value.anchor, Reduction):
-        value.anchor.windows = windows
 
 
 def _is_worth_filling(source: Tensor, window: Sizes, flops: float, card: CardModel) -> bool:

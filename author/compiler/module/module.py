@@ -159,8 +159,7 @@ class ModuleWriter:
         if isinstance(region, ProductRegion):
             return write_product(region, name, pick_settings(self.settings, self.numbers[id(region)]), self.fresh)
         assert isinstance(region, RowRegion)
-        windows = holds_windows(region)
-        if windows is not None:
+        if (windows := holds_windows(region)) is not None:
             return write_windows(region, windows, name)
         if is_held(region, self.settings):
             return write_held(region, name, self.settings)
