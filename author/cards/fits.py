@@ -72,6 +72,20 @@ class ProductFits:
 
 
 @dataclass(frozen=True, kw_only=True)
+class WindowFits:
+    """Convolutions of each channel by itself."""
+
+    taps: float
+    """Taps in a second of kernels that read each tap by itself, with its address and its mask."""
+    inner_taps: float
+    """The same without a mask, where no window goes beyond the edge."""
+    held: float
+    """Share of the rate of instructions that kernels reach which keep the values of several windows in registers."""
+    library: float
+    """Taps in a second of a library's call."""
+
+
+@dataclass(frozen=True, kw_only=True)
 class CallFits:
     """Shares of the card's rate that a library's calls reach."""
 
@@ -188,6 +202,7 @@ class Fits:
     fitted_on: str
     """The entry of the table of cards whose figures belong to the absolute ones."""
     products: ProductFits
+    windows: WindowFits
     calls: CallFits
     tiles: TileFits
     heads: HeadFits
@@ -222,6 +237,11 @@ HOPPER = Fits(
         window_described=0.97,
         # The same kernels: windows of several taps that are split in the loop reach a fifth of the rate, matrices two thirds.
         window_flops=250.0, matrix_flops=1000.0, filled_flops=250.0,
+    ),
+    windows=WindowFits(
+        # Kernels that read each tap: 2.4e9 taps of fp32 with masks in 1.0 ms (KernelBench level 1, 86), 2.7e9 without in 0.64 ms (85).
+        # The library took 54 us for 1.3e8 taps of fp16 (16 x 512 x 512, 31 taps; H200, 2026-11-28). `held` is not measured yet.
+        taps=2.4e12, inner_taps=4.2e12, held=0.5, library=2.4e12,
     ),
     calls=CallFits(
         # 40 convolutions of fp32 values, 2026-11-24. `window`, `groups` and `any_call` are assumed.
@@ -312,6 +332,10 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
             l2_rate=products.l2_rate * pace, half_l2_rate=products.half_l2_rate * pace, stored=products.stored / pace,
             joined=products.joined / pace,
             scattered=products.scattered / memory, integers=(products.integers[0] / pace, products.integers[1] / pace),
+        ),
+        windows=replace(
+            fits.windows, taps=fits.windows.taps * pace, inner_taps=fits.windows.inner_taps * pace,
+            library=fits.windows.library * pace,
         ),
         families=replace(
             families, step=families.step / clock, chain_half_rate=families.chain_half_rate * pace,

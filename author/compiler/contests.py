@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
+from typing import Any
 
 from tritonsmith.author.compiler.costs import predict_region, time_regions
 from tritonsmith.author.compiler.cutting_out import count_places, cut_out, list_owners, turn_images
@@ -23,6 +24,7 @@ from tritonsmith.author.compiler.plan import RegionPlan, plan_part
 from tritonsmith.author.compiler.reading.channels import can_keep_channels_last, find_image
 from tritonsmith.author.compiler.reading.choices import Choice, write_cut
 from tritonsmith.author.compiler.reading.hoisting import hoist_products
+from tritonsmith.author.compiler.reading.layouts import may_come_last
 from tritonsmith.author.compiler.reading.reader import read_forward
 from tritonsmith.author.compiler.recipes import PLAIN_RECIPE
 from tritonsmith.author.plan import NoPlan
@@ -32,6 +34,8 @@ from tritonsmith.evaluator.schema import Hardware, PrecisionClass, TaskFacts, Ve
 
 _LEAST_SHARE = 0.01
 """Share of the kernels' time from which on a part is worth a race, with all that are equal to it."""
+_LAST = (Choice.CHANNELS_LAST.value, Choice.OWN_LAST.value)
+"""Ways with channels last, which a part may be written in between others with channels last."""
 _MOST_CONTESTS = 32
 """Contests of a race: one takes about a second, most of it compilation."""
 
@@ -133,8 +137,8 @@ class _Contests:
         key = f"{own} {now if now is Choice.APART else ''} {facts.model_dump_json()}"
         if key not in self._known:
             contest = write_contest(facts, own, self._plan.precision, self._hardware, self._plan, now, paired)
-            last = contest is not None and any(one.name == Choice.CHANNELS_LAST.value for one in contest.alternatives)
-            self._known[key] = contest, write_chained(facts, own, self._plan, self._hardware) if last else None
+            ways = [Choice(one.name) for one in contest.alternatives if one.name in _LAST] if contest is not None else []
+            self._known[key] = contest, write_chained(facts, own, self._plan, self._hardware, ways) if ways else None
         contest, chained = self._known[key]
         if contest is None or now.value not in [one.name for one in contest.alternatives]:
             return None
@@ -234,14 +238,18 @@ def write_contest(
     return Contest(inputs=inputs, alternatives=tuple(alternatives.values()), tf32=precision is PrecisionClass.TF32)
 
 
-def write_chained(facts: TaskFacts, nodes: Sequence[str], like: RegionPlan, hardware: Hardware) -> Contest | None:
+def write_chained(
+    facts: TaskFacts, nodes: Sequence[str], like: RegionPlan, hardware: Hardware, ways: Sequence[Choice]
+) -> Contest | None:
     """The contest of a convolution alone that is given images with channels last, and gives such; None where it cannot be written.
 
     A convolution among others needs no change of order: what is elementwise ahead of it and behind it has its order.
+    `ways`: those with channels last.
     """
-    turned = turn_images(facts)
+    found = next(one for one in facts.ops if one.name == nodes[0])
+    turned = turn_images(facts, len(found.outputs[0].shape))
     alternatives: list[Alternative] = []
-    for choice in (Choice.CHANNELS_LAST, *((Choice.OWN_LAST,) if _can_be_described(facts, nodes[0], like) else ())):
+    for choice in ways:
         try:
             plan = plan_part(turned, like, write_cut({nodes[0]: choice}))
             settings = PLAIN_RECIPE.defaults(plan, hardware, like.precision)
@@ -263,16 +271,37 @@ def _list_cuts(
         yield choice, write_cut(choose_nodes(nodes, choice, paired))
     if len(nodes) > 1:
         return
-    called = dict.fromkeys(nodes, Choice.LIBRARY)
     try:
-        made = read_forward(facts, False, like.card, called).made.get(nodes[0])
+        made = _read_call(facts, nodes[0], like)
+        last = list(_list_last(facts, nodes[0], like))
     except NoPlan:
         return
-    fast = precision is PrecisionClass.TF32 or made is not None and widen(getattr(made, "dtype", "float32")) != getattr(made, "dtype", "")
-    if can_keep_channels_last(made) and fast:
-        yield Choice.CHANNELS_LAST, write_cut({nodes[0]: Choice.CHANNELS_LAST})
-        if _can_be_described(facts, nodes[0], like):
-            yield Choice.OWN_LAST, write_cut({nodes[0]: Choice.OWN_LAST})
+    narrow = made is not None and widen(getattr(made, "dtype", "float32")) != getattr(made, "dtype", "")
+    if precision is PrecisionClass.TF32 or narrow or Choice.CHANNELS_LAST not in last:
+        for choice in last:
+            yield choice, write_cut({nodes[0]: choice})
+    elif _is_own_last(facts, nodes[0], like):  # an image of fp32 has tensor cores in neither order
+        yield Choice.OWN_LAST, write_cut({nodes[0]: Choice.OWN_LAST})
+
+
+def _list_last(facts: TaskFacts, node: str, like: RegionPlan) -> Iterator[Choice]:
+    """The ways in which a convolution has its channels last."""
+    keeps = can_keep_channels_last(_read_call(facts, node, like))
+    if keeps:
+        yield Choice.CHANNELS_LAST
+    if keeps and _can_be_described(facts, node, like) or _is_own_last(facts, node, like):
+        yield Choice.OWN_LAST
+
+
+def _read_call(facts: TaskFacts, node: str, like: RegionPlan) -> Any:
+    """What a node gives where it stays PyTorch's call."""
+    return read_forward(facts, False, like.card, {node: Choice.LIBRARY}).made.get(node)
+
+
+def _is_own_last(facts: TaskFacts, node: str, like: RegionPlan) -> bool:
+    """Whether a convolution of each channel, or one of one place, has a kernel of its own with channels last."""
+    found = next((one for one in facts.ops if one.name == node), None)
+    return found is not None and may_come_last(found, facts, read_forward(facts, False, like.card, {}).made.get(node))
 
 
 def _can_be_described(facts: TaskFacts, node: str, like: RegionPlan) -> bool:

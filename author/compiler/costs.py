@@ -5,26 +5,15 @@ from __future__ import annotations
 from collections import Counter
 from dataclasses import dataclass
 
-from tritonsmith.author.compiler.fusing.calls import predict_kernel, predict_steps
-from tritonsmith.author.compiler.fusing.regions import (
-    CallRegion,
-    ProductRegion,
-    RecurrentRegion,
-    RowRegion,
-    StackRegion,
-    WorkRegion,
-    count_long_passes,
-)
+from tritonsmith.author.compiler.fusing.regions import CallRegion, RowRegion, StackRegion, WorkRegion
+from tritonsmith.author.compiler.fusing.seconds import bound_region, count_passes_over, predict_seconds
 from tritonsmith.author.compiler.ir.values import Held
 from tritonsmith.author.compiler.kernels.held import is_held
 from tritonsmith.author.compiler.plan import RegionPlan
-from tritonsmith.author.cost import Way, bound_product, choose_way, time_bytes, time_launches, time_operators, time_product
+from tritonsmith.author.cost import time_bytes, time_launches, time_operators
 from tritonsmith.author.recipe import Settings
 from tritonsmith.evaluator.schema import PrecisionClass, Verdict
 from tritonsmith.prompts.regions import RegionRow
-
-_MATRICES = ("linear", "matmul", "mm", "bmm", "addmm", "baddbmm")
-"""Calls of products of matrices."""
 
 
 def predict_work(plan: RegionPlan, precision: PrecisionClass) -> float:
@@ -52,21 +41,7 @@ def predict_plan(plan: RegionPlan, precision: PrecisionClass) -> float:
 
 def predict_region(region: WorkRegion, plan: RegionPlan, precision: PrecisionClass) -> float:
     """Seconds of one region on the card, without its launches."""
-    if isinstance(region, RecurrentRegion):
-        return predict_steps(region)
-    if isinstance(region, StackRegion):
-        return region.call.stack.seconds
-    if isinstance(region, ProductRegion):
-        return predict_kernel(region, precision)
-    card = region.card
-    moving = count_reads(region) * time_bytes(card, region.bytes)
-    if isinstance(region, CallRegion):
-        flops, way = plan.call_flops.get(region.call.name, 0.0), choose_way(region.call.dtype, precision)
-        if way is Way.PARTS:
-            return max(moving, time_product(card, flops, Way.THREADS, card.fits.calls.any_call))
-        matrices = region.call.record.function.rpartition(".")[2] in _MATRICES
-        return max(moving, time_product(card, flops, way, card.fits.calls.matrix if matrices else card.fits.calls.window))
-    return max(moving, _bound_products(region))
+    return predict_seconds(region, plan.call_flops, precision)
 
 
 @dataclass(frozen=True)
@@ -100,7 +75,7 @@ def time_regions(plan: RegionPlan, verdict: Verdict | None = None, settings: Set
         times = [measured[name] / users[name] for name in names if name in measured]  # regions that share a kernel are alike
         total = sum(times) if names and len(times) == len(names) else None
         what = region.call.says if isinstance(region, CallRegion) else names[0]
-        moving, multiplying = time_bytes(region.card, region.bytes), _bound_products(region)
+        moving, multiplying = time_bytes(region.card, region.bytes), bound_region(region)
         floor, limit = max(moving, multiplying) * 1e3, "bytes" if moving >= multiplying else "products"
         library = isinstance(region, CallRegion) and region.library
         found.append(RegionTime(what, floor, total, library, count_reads(region, settings), limit))
@@ -127,16 +102,10 @@ def _explain_call(region: CallRegion, plan: RegionPlan) -> str:
     return "the built-in author has no kernel for it"
 
 
-def _bound_products(region: WorkRegion) -> float:
-    """Seconds of the products of a region at the card's best rate."""
-    return bound_product(region.card, region.flops, region.stores[0].dtype)
-
-
 def count_reads(region: WorkRegion, settings: Settings | None = None) -> int:
     """Passes over rows that are too long to stay on the chip: one to find their numbers, one to use them."""
-    if not isinstance(region, RowRegion) or region.split or (settings is not None and is_held(region, settings)):
-        return 1
-    return count_long_passes(region)
+    held = settings is not None and isinstance(region, RowRegion) and is_held(region, settings)
+    return 1 if held else count_passes_over(region)
 
 
 def predict_regions(plan: RegionPlan, settings: Settings | None = None) -> float:

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tritonsmith.author.compiler.ir.values import Tensor, base_of
+from tritonsmith.author.compiler.lowering.orders import order_back, order_last
 from tritonsmith.author.compiler.reading.channels import find_call
 from tritonsmith.author.compiler.reading.complexes import ComplexPair
 from tritonsmith.author.compiler.reading.reader import Forward
@@ -16,8 +17,6 @@ from tritonsmith.evaluator.schema import OpNode, TaskFacts, TensorSpec
 _MOST_NODES = 64
 """Nodes of a part. A longer one is no region."""
 _RESULT = "output"
-_LAST, _BACK = (0, 2, 3, 1), (0, 3, 1, 2)
-"""Orders of an image's axes: channels to the end, and back."""
 _PICKING = ("embedding", "gather", "index_select", "take", "take_along_dim", "embedding_bag", "getitem", "index_add", "scatter_add")
 """Calls whose whole numbers are places of another operand."""
 
@@ -170,28 +169,29 @@ def count_places(facts: TaskFacts) -> dict[str, int]:
     return found
 
 
-def turn_images(facts: TaskFacts) -> TaskFacts:
-    """The same part between images whose channels are their last axis."""
+def turn_images(facts: TaskFacts, rank: int) -> TaskFacts:
+    """The same part between images whose channels are their last axis; `rank`: axes of an image."""
+    last, back = order_last(rank - 2), order_back(rank - 2)
     ops: list[OpNode] = []
     ahead = True
     for node in facts.ops:
         if ahead and node.op != "placeholder":
-            ops += [_show(one) for one in facts.ops if one.op == "placeholder" and _is_image(one)]
+            ops += [_show(one, back) for one in facts.ops if one.op == "placeholder" and _is_image(one, rank)]
             ahead = False
         if node.op == "placeholder":
             ops.append(node.model_copy(update={
-                "name": f"{node.name}_last", "target": f"{node.name}_last", "outputs": (_turn(node.outputs[0], _LAST),),
-            }) if _is_image(node) else node)  # fmt: skip
+                "name": f"{node.name}_last", "target": f"{node.name}_last", "outputs": (_turn(node.outputs[0], last),),
+            }) if _is_image(node, rank) else node)  # fmt: skip
         elif node.op == "output":
             known = {one.name: one for one in facts.ops}
             kept = [known[name] for name in node.references]
             ops += [
                 OpNode(
-                    name=f"{one.name}_last", op="call_method", target="permute", args=({"ref": one.name}, *_LAST),
-                    outputs=(_turn(one.outputs[0], _LAST),),
-                ) for one in kept if _is_image(one)
+                    name=f"{one.name}_last", op="call_method", target="permute", args=({"ref": one.name}, *last),
+                    outputs=(_turn(one.outputs[0], last),),
+                ) for one in kept if _is_image(one, rank)
             ]  # fmt: skip
-            refs = [{"ref": f"{one.name}_last" if _is_image(one) else one.name} for one in kept]
+            refs = [{"ref": f"{one.name}_last" if _is_image(one, rank) else one.name} for one in kept]
             ops.append(node.model_copy(update={"args": (refs[0] if len(refs) == 1 else refs,)}))
         else:
             ops.append(node)
@@ -199,18 +199,18 @@ def turn_images(facts: TaskFacts) -> TaskFacts:
     return facts.model_copy(update={"ops": tuple(ops), "inputs": inputs})
 
 
-def _is_image(node: OpNode) -> bool:
-    return len(node.outputs) == 1 and len(node.outputs[0].shape) == len(_LAST)
+def _is_image(node: OpNode, rank: int) -> bool:
+    return len(node.outputs) == 1 and len(node.outputs[0].shape) == rank
 
 
 def _turn(spec: TensorSpec, order: Sequence[int]) -> TensorSpec:
     return TensorSpec(shape=tuple(spec.shape[axis] for axis in order), dtype=spec.dtype)
 
 
-def _show(given: OpNode) -> OpNode:
+def _show(given: OpNode, back: Sequence[int]) -> OpNode:
     """The node that shows an image as the part is given it."""
     ref = {"ref": f"{given.name}_last"}
-    return OpNode(name=given.name, op="call_method", target="permute", args=(ref, *_BACK), outputs=given.outputs)
+    return OpNode(name=given.name, op="call_method", target="permute", args=(ref, *back), outputs=given.outputs)
 
 
 def _whole(spec: TensorSpec) -> TensorSpec:

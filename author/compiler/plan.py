@@ -27,8 +27,11 @@ from tritonsmith.author.compiler.fusing.regions import (
     CallRegion,
     ProductRegion,
     RecurrentRegion,
+    RowRegion,
     WorkRegion,
 )
+from tritonsmith.author.compiler.fusing.seconds import predict_all
+from tritonsmith.author.compiler.fusing.windows import holds_windows
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Shape
 from tritonsmith.author.compiler.ir.values import AnchorResult, Held, MatrixProduct, Reduction
@@ -36,7 +39,7 @@ from tritonsmith.author.compiler.kernels.product_tiles import DESCRIPTORS, PLAIN
 from tritonsmith.author.compiler.module.batch import FreeAxis, find_batch, fix_sizes, list_all, pair_regions, write_free
 from tritonsmith.author.compiler.module.guards import require_types, require_values
 from tritonsmith.author.compiler.module.joining import OpenSpan, SizedModule, join_modules
-from tritonsmith.author.compiler.module.members import SizeMembers, list_constructors, rename_constants, write_members
+from tritonsmith.author.compiler.module.members import LAST, TAPS_FIRST, SizeMembers, list_constructors, rename_constants, write_members
 from tritonsmith.author.compiler.module.merging import merge_kernels
 from tritonsmith.author.compiler.module.module import write_code
 from tritonsmith.author.compiler.module.record import ModuleCode, ModuleText
@@ -44,6 +47,7 @@ from tritonsmith.author.compiler.module.rolling import roll_steps
 from tritonsmith.author.compiler.module.variants import LongSpan, read_others, require_whole, resemble, varies_in_front
 from tritonsmith.author.compiler.reading.choices import CALLS, SETTING, Choice, list_apart, read_cut
 from tritonsmith.author.compiler.reading.hoisting import hoist_products
+from tritonsmith.author.compiler.reading.layouts import list_layouts
 from tritonsmith.author.compiler.reading.reader import Forward, read_forward
 from tritonsmith.author.compiler.reading.widths import widen_alike
 from tritonsmith.author.constructor import ANY, made_for
@@ -67,6 +71,8 @@ Blocks of attention are for heads of up to 128 features on sm_90, and so are the
 
 
 _IMAGE_AXES = 4
+_CERTAIN = 0.85
+"""Share of the time with channels ahead of places below which channels come last: smaller differences may be errors of the model."""
 
 
 class RegionPlan(KernelPlan):
@@ -164,16 +170,23 @@ class RegionPlan(KernelPlan):
         return self._cut[2]
 
     @property
-    def turned(self) -> frozenset[str]:
-        """Weights that are read by convolutions with channels last, and by nothing else."""
-        wanted, others = set[str](), set[str]()
+    def turned(self) -> Mapping[str, str]:
+        """Weights that only convolutions with channels last read: by their paths how they lie in memory."""
+        wanted, others = dict[str, str](), set[str]()
         for region in self.regions:
             last = isinstance(region, CallRegion) and self.called.get(region.call.name) is Choice.CHANNELS_LAST
             last |= isinstance(region, ProductRegion) and region.product.stored
+            windows = holds_windows(region) if isinstance(region, RowRegion) else None
             for value in region.reads.values():
-                if isinstance(value, Held) and value.path:
-                    (wanted if last and len(value.shape) == _IMAGE_AXES else others).add(value.path)
-        return frozenset(wanted - others)
+                if not isinstance(value, Held) or not value.path:
+                    continue
+                if windows is not None and value is windows.weights:
+                    wanted[value.path] = TAPS_FIRST
+                elif last and len(value.shape) == _IMAGE_AXES:
+                    wanted[value.path] = LAST
+                else:
+                    others.add(value.path)
+        return {path: order for path, order in wanted.items() if path not in others}
 
     @property
     def passed(self) -> tuple[str, ...]:
@@ -302,18 +315,40 @@ class RegionPlan(KernelPlan):
         return roll_steps(merge_kernels(replace(module, frame=frame)))
 
 
+Cut = tuple[Forward, tuple[WorkRegion, ...], Mapping[str, Choice]]
+
+
 def cut_task(
     facts: TaskFacts, training: bool, precision: PrecisionClass, card: CardModel, choices: Mapping[str, Choice] | None = None
-) -> tuple[Forward, tuple[WorkRegion, ...], Mapping[str, Choice]]:
+) -> Cut:
     """The values of a forward, its regions, and the nodes that are calls. Raises NoPlan.
 
     Scores of an attention are no product of their own. Products that PyTorch should do faster are calls, as far as nobody has chosen.
+    Convolutions of each channel by itself have their channels last where all regions together are predicted to be faster so.
     """
     chosen = choices or {}
+    best = _cut_with(facts, training, precision, card, chosen)
+    layouts = [] if training else list_layouts(best[0], facts, chosen)
+    if not layouts:
+        return best
+    flops = {node.name: node.flops for node in facts.ops if node.flops}
+    least = _CERTAIN * predict_all(best[1], flops, precision)
+    for layout in layouts:
+        found = _cut_with(facts, training, precision, card, chosen, dict.fromkeys(layout, Choice.OWN_LAST))
+        if (seconds := predict_all(found[1], flops, precision)) < least:
+            best, least = found, seconds
+    return best
+
+
+def _cut_with(
+    facts: TaskFacts, training: bool, precision: PrecisionClass, card: CardModel, chosen: Mapping[str, Choice],
+    last: Mapping[str, Choice] | None = None,
+) -> Cut:  # fmt: skip
+    """The same with channels last for the convolutions `last`, as far as these stay kernels."""
     parts = precision is not PrecisionClass.TF32
     first = read_forward(facts, training, card, None)
     needed = dict.fromkeys((one.product.name for one in list_all(first.stored) if isinstance(one, Attention)), Choice.LIBRARY)
-    called = needed | {node: choice for node, choice in chosen.items() if choice is not Choice.OWN}
+    called = needed | dict(last or {}) | {node: choice for node, choice in chosen.items() if choice is not Choice.OWN}
     products: dict[str, MatrixProduct] = {}
     layers: dict[str, int] = {}
     kernels = calls = 0.0  # seconds of either way for the products that become calls
@@ -355,6 +390,8 @@ def _choose_call(products: Mapping[str, MatrixProduct], node: str, tried: Mappin
     Several convolutions of 16 bits go on with channels last, as tensor cores read them: by a kernel of their own, unless that is slower
     too, and else by PyTorch.
     """
+    if tried.get(node) is Choice.OWN_LAST and not products[node].window:  # a product of matrices, among others with channels last
+        return Choice.CHANNELS_LAST
     images = [name for name, one in products.items() if one.window and len(one.shape) == _IMAGE_AXES and widen(one.dtype) != one.dtype]
     if node not in images or len(images) < 2:
         return Choice.LIBRARY

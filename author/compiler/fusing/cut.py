@@ -41,6 +41,7 @@ from tritonsmith.author.compiler.fusing.space import (
 )
 from tritonsmith.author.compiler.fusing.state import CutState
 from tritonsmith.author.compiler.fusing.tiles import arrange_tiles
+from tritonsmith.author.compiler.fusing.windows import count_repeats, find_windows, is_hard, is_worth_storing, lies_last, list_windows
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.indices import Coordinates, ravel, unravel, variable
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
@@ -49,6 +50,7 @@ from tritonsmith.author.compiler.ir.stacks import StackCall
 from tritonsmith.author.compiler.ir.values import (
     Anchor,
     AnchorResult,
+    ChannelWindows,
     Formula,
     Held,
     Item,
@@ -232,6 +234,11 @@ class Cutter(CutState):
         return self._places[id(anchor)]
 
     def _place_rows(self, anchor: Anchor) -> None:
+        windows = anchor.windows if isinstance(anchor, Reduction) else None
+        if windows is not None:
+            self._store_image(anchor, windows)
+        elif isinstance(anchor, Reduction):
+            self._store_opened(anchor.source)
         self._prepare(anchor.source, itself=False)
         _, below = list_below(anchor.source, self.in_memory)
         if isinstance(anchor, Reduction) and anchor.product in below and self._reduce_tile(anchor, anchor.product, below):
@@ -240,7 +247,7 @@ class Cutter(CutState):
         space = anchor_space(anchor)
         home = next((found for one in below if isinstance(found := self._places[id(one)], RowRegion)), None)
         at = anchor_coordinates(anchor)[0]
-        if home and (home.space != space or home.split or isinstance(anchor, Scan)):
+        if home and (home.space != space or home.split or isinstance(anchor, Scan) or find_windows(home) or windows is not None):
             home = None
         for one in below:
             if self._places[id(one)] is not home:
@@ -250,13 +257,37 @@ class Cutter(CutState):
                 if self._places[id(one)] is home:
                     self._store_results(one, anchor.source)
             home = None
-        region = home or self._find_neighbour(anchor) or self._begin_rows(anchor, space)
+        joined = home or (self._find_neighbour(anchor) if windows is None or not windows.last else None)
+        region = joined or self._begin_rows(anchor, space)
         if region not in self.regions:
             self.regions.append(region)
         region.anchors.append(anchor)
         self._places[id(anchor)] = region
         self._note(region, anchor.source, anchor_coordinates(anchor)[0])
         self._keep_shared(region)
+
+    def _store_opened(self, source: Tensor) -> None:
+        """Have in memory what other windows are opened on that lie over each other, where that has an operator of many instructions.
+
+        Without one, reductions that read the same tensors share a kernel, which saves more.
+        """
+        for opened in list_windows(source, self.in_memory):
+            below, anchors = list_below(opened.source, lambda one: self.in_memory(one) or isinstance(one, WHOLE))
+            known, repeats = {id(one): one for one in below}, opened.size / opened.source.size
+            if not anchors and is_hard(opened.source, known) and is_worth_storing(opened.source, known, repeats, self._card):
+                self.store(opened.source)
+
+    def _store_image(self, anchor: Anchor, windows: ChannelWindows) -> None:
+        """Have in memory what windows are opened on, where computing it for each tap is predicted to take longer."""
+        image = windows.image
+        if self.in_memory(base_of(image)):
+            return
+        below, anchors = list_below(image, lambda one: self.in_memory(one) or isinstance(one, WHOLE))
+        trial = RowRegion(card=self._card, space=anchor_space(anchor), anchors=[anchor], reads={id(one): one for one in below})
+        repeats = count_repeats(trial, windows)
+        turned = windows.last and not lies_last(image, below)
+        if turned or (anchors and windows.last) or is_worth_storing(image, trial.reads, repeats, self._card):
+            self.store(base_of(image))
 
     def _begin_rows(self, anchor: Anchor, space: Space) -> RowRegion:
         return RowRegion(card=self._card, space=space, name=anchor.source.name or anchor.kind)

@@ -24,6 +24,7 @@ from tritonsmith.author.compiler.fusing.space import (
     find_crowded,
     list_below,
 )
+from tritonsmith.author.compiler.fusing.windows import holds_windows
 from tritonsmith.author.compiler.ir.indices import Coordinates, unravel, variable
 from tritonsmith.author.compiler.ir.values import Anchor, Held, Scan, Tensor
 
@@ -151,7 +152,7 @@ class CutState:
         leaves, _ = list_below(anchor.source, self.in_memory)
         small = space.rows * space.length <= self._card.fits.rows.small  # then they share a kernel even if they read nothing in common
         for region in reversed(self.regions):
-            if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan):
+            if isinstance(region, RowRegion) and region.space == space and not isinstance(anchor, Scan) and not holds_windows(region):
                 near = small or any(id(one) in region.reads for one in leaves if one.size > space.rows)
                 near = near or self._goes_on(anchor.source, anchor_coordinates(anchor)[0], region)
                 free = not any(isinstance(one, Scan) for one in region.anchors)

@@ -284,6 +284,34 @@ class Anchor(Tensor):
         return (self.source,)
 
 
+@dataclass(frozen=True, eq=False)
+class ChannelWindows:
+    """The windows of a convolution in which every channel has its own, and no other channel enters.
+
+    Args:
+        image: [images, channels, *places]; [images, *places, channels] where `last`.
+        weights: [channels, 1, *window]; [*window, 1, channels] where `last`.
+        window: places of a window along each axis.
+        stride: of windows, for each axis.
+        padding: zeros ahead of the image, for each axis.
+        dilation: distance of neighbouring taps, for each axis.
+        last: whether channels are neighbours in memory.
+    """
+
+    image: Tensor
+    weights: Tensor
+    window: Shape
+    stride: Shape
+    padding: Shape
+    dilation: Shape
+    last: bool = False
+
+    @property
+    def taps(self) -> int:
+        """Places of a window."""
+        return count(self.window)
+
+
 EXPONENTIALS = ("exponentials", "logsumexp")
 """Kinds of a maximum and a sum of exponentials below it. The maximum of the second one is NaN where an element is."""
 
@@ -303,6 +331,8 @@ class Reduction(Anchor):
     """Neighbouring columns of the product that it goes along, where its results are used for each of them; else 0."""
     multiplied: bool = False
     """Whether it sums squared differences that PyTorch finds by a product of matrices."""
+    windows: ChannelWindows | None = None
+    """Where it is a convolution of each channel by itself: what it goes along."""
 
     @property
     def reduced(self) -> Tensor:

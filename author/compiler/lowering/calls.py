@@ -43,6 +43,8 @@ class NodeCall:
     """By buffer that forward has written so far: its value."""
     constants: dict[str, Held] = field(default_factory=dict)
     """Tensors of numbers that forward writes out, by the call that makes them."""
+    images: dict[int, tuple[Tensor, Tensor]] = field(default_factory=dict)
+    """Values by their identity, each with the same elements in an order of memory that the call gave them."""
 
     @property
     def name(self) -> str:

@@ -13,8 +13,23 @@ from typing import Any
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.ir.indices import Coordinates, Guard, Index, count, unravel
 from tritonsmith.author.compiler.ir.operators import A, B
-from tritonsmith.author.compiler.ir.values import ZERO_POINT, Held, Tensor, TensorView, base_of, widen
+from tritonsmith.author.compiler.ir.values import (
+    ZERO_POINT,
+    ChannelWindows,
+    Held,
+    Tensor,
+    TensorView,
+    widen,
+)
 from tritonsmith.author.compiler.lowering.calls import Lower, Lowered, NodeCall, NotCovered
+from tritonsmith.author.compiler.lowering.orders import (
+    convolve_channels_last,
+    multiply_last,
+    note_windows,
+    order_back,
+    order_last,
+    turn_image,
+)
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.pools import Sizes, open_windows, spread
 from tritonsmith.author.compiler.lowering.products import add_bias, refuse_types, take_product
@@ -24,8 +39,6 @@ from tritonsmith.author.compiler.lowering.views import permute, reshape, view
 
 _IMAGE = 2
 """Axes of an image."""
-_LAST, _BACK = (0, 2, 3, 1), (0, 3, 1, 2)
-"""Orders of an image's axes: channels to the end, and back."""
 _STEP, _WASTE = 32, 1.2
 """Channels of a step of a product's loop that has one tap, and how many more than there are may be filled up with zeros."""
 _ALIGNED, _RUN_WASTE = 8, 1.4
@@ -72,9 +85,15 @@ def _convolve(call: NodeCall) -> Lowered:
         source, padding = pad_by_itself(source, (0, 0, *padding), (0, 0, *behind), mode), (0,) * axes
     outputs, window = call.shape[2:], weight.shape[2:]
     if weight.shape[1] == 1 and groups > 1:
+        steps = (stride, padding, dilation)
+        if call.last and axes <= _IMAGE and weight.shape[0] == groups and isinstance(weight, Held) and weight.path:
+            return convolve_channels_last(call, source, weight, bias, steps)
         windows = open_windows(source, window, stride, padding, dilation, outputs, ZERO_POINT)
-        return add_bias(_convolve_channels(windows, weight, call), _for_places(bias, axes), call.dtype)
+        found = note_windows(_convolve_channels(windows, weight, call), ChannelWindows(source, weight, window, *steps))
+        return add_bias(found, _for_places(bias, axes), call.dtype)
     refuse_types(weight, source)
+    if call.last and groups == 1 and count(window) == 1 and set(stride) == {1} and not any(padding):
+        return multiply_last(call, source, weight, bias)
     if call.last and (axes, groups, set(stride), set(dilation)) == (_IMAGE, 1, {1}, {1}) and isinstance(weight, Held) and weight.path:
         return add_bias(_convolve_last(call, source, weight, padding), _for_places(bias, axes), call.dtype)
     filters, channels, taps = weight.shape[0] // groups, weight.shape[1], count(window)
@@ -117,16 +136,14 @@ def _convolve(call: NodeCall) -> Lowered:
 
 def _convolve_last(call: NodeCall, source: Tensor, weight: Held, padding: Sizes) -> Tensor:
     """The product of a convolution that reads an image, and a parameter, whose channels are neighbours in memory."""
-    image = permute(source, _LAST)
-    if base_of(image) is not image:  # else it lies in memory so
-        image = formula(A, image, like=image.dtype)
-        image.name = source.name or "image"
+    image = turn_image(source)
     filters, channels, *window = weight.shape
+    axes = len(window)
     turned = Held(
         shape=(filters, *window, channels), dtype=weight.dtype, name=weight.name, path=weight.path,
-        source=f"{weight.source}.permute{_LAST}.contiguous()",  # no copy: the parameter lies so
+        source=f"{weight.source}.permute{order_last(axes)}.contiguous()",  # no copy: the parameter lies so
     )  # fmt: skip
-    windows = open_windows(permute(image, _BACK), tuple(window), (1, 1), padding, (1, 1), call.shape[2:], ZERO_POINT)
+    windows = open_windows(permute(image, order_back(axes)), tuple(window), (1, 1), padding, (1, 1), call.shape[2:], ZERO_POINT)
     places = (source.shape[0], *call.shape[2:])
     left = view(
         turned, (1, filters, count(tuple(window)), channels), lambda at: (at[1], *unravel(at[2], tuple(window)), at[3]),

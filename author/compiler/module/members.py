@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 
 from tritonsmith.author.compiler.ir.code import Expression, Number
 from tritonsmith.author.compiler.ir.parser import parse_expression
@@ -13,6 +14,11 @@ from tritonsmith.author.compiler.module.numbers import Fitter, list_columns, put
 from tritonsmith.author.members import Block, Line, Member, complete_members, list_parents, settle_members
 from tritonsmith.author.plan import NoSize
 from tritonsmith.evaluator.schema import TaskFacts
+
+LAST, TAPS_FIRST = "last", "taps first"
+"""Orders in memory of a convolution's weights: [filters, *window, channels], and [*window, 1, channels] for one of each channel."""
+_EMPTY = re.compile(r"torch\.empty\(\((?P<shape>[^()]*)\), (?P<rest>[^()]*)\)")
+"""What makes a weight."""
 
 
 @dataclass(frozen=True)
@@ -28,8 +34,8 @@ class SizeMembers:
     """Tensors of numbers: by the call that makes one its name."""
     tables: tuple[Line, ...]
     """Lines that keep tensors which no state holds."""
-    last: frozenset[str] = frozenset()
-    """Weights of convolutions that lie with their channels last."""
+    last: Mapping[str, str] = field(default_factory=dict)
+    """By path: how weights of convolutions lie that have their channels last."""
 
 
 def list_constructors(sizes: Sequence[SizeMembers]) -> list[Mapping[str, str]]:
@@ -80,14 +86,24 @@ def _list_group(group: Sequence[SizeMembers]) -> tuple[Line, ...]:
     calls = {path: print_expression(write_call(call)) for path, call in made.items()}
     lines = [part for path, text in calls.items() for part in (*list_parents(path, of_module=True), Member(path, text))]
     names = [name for name in facts.parameters if not any(name.startswith(f"{path}.") for path in made)]
-    last = frozenset[str]().union(*(one.last for one in group))
+    last = {path: order for one in group for path, order in one.last.items()}
     complete = complete_members(lines, names, facts)
-    return tuple(_keep_last(line) if isinstance(line, Member) and line.path in last else line for line in complete)
+    return tuple(_keep_last(line, last[line.path]) if isinstance(line, Member) and line.path in last else line for line in complete)
 
 
-def _keep_last(weight: Member) -> Member:
+def _keep_last(weight: Member, order: str) -> Member:
     """The member in memory whose channels are neighbours; weights that are copied into it keep that."""
-    return replace(weight, value=weight.value.replace(", dtype=", ", memory_format=torch.channels_last, dtype=", 1))
+    if order == LAST:
+        return replace(weight, value=weight.value.replace(", dtype=", ", memory_format=torch.channels_last, dtype=", 1))
+    return replace(weight, value=_EMPTY.sub(_put_taps_first, weight.value, count=1))
+
+
+def _put_taps_first(found: re.Match[str]) -> str:
+    """`torch.empty((64, 1, 3, 3), ...)` with the same shape in memory as [3, 3, 1, 64]."""
+    shape = found["shape"].split(", ")
+    order = [*range(2, len(shape)), 1, 0]
+    back = ", ".join(str(order.index(axis)) for axis in range(len(shape)))
+    return f"torch.empty(({', '.join(shape[axis] for axis in order)}), {found['rest']}).permute({back})"
 
 
 def _merge(groups: Sequence[tuple[Line, ...]], constructors: Sequence[Mapping[str, str]]) -> Sequence[Line | Block]:

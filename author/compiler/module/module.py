@@ -17,6 +17,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     WorkRegion,
 )
 from tritonsmith.author.compiler.fusing.space import ACROSS, BATCH, COLUMN, LINE, TAP
+from tritonsmith.author.compiler.fusing.windows import holds_windows
 from tritonsmith.author.compiler.ir import code
 from tritonsmith.author.compiler.ir.code import Assign, Attribute, Call, Evaluate, Expression, Function, Keyword, Name, Statement, number
 from tritonsmith.author.compiler.ir.operators import Constant
@@ -36,6 +37,7 @@ from tritonsmith.author.compiler.kernels.product_tiles import number_products, p
 from tritonsmith.author.compiler.kernels.products import write_product
 from tritonsmith.author.compiler.kernels.rows import write_rows
 from tritonsmith.author.compiler.kernels.split import write_split
+from tritonsmith.author.compiler.kernels.windows import write_windows
 from tritonsmith.author.compiler.module.equal_kernels import SharedKernels
 from tritonsmith.author.compiler.module.launches import make_launch
 from tritonsmith.author.compiler.module.record import ForwardCode, ModuleCode, ModuleFrame, read_expression
@@ -157,6 +159,8 @@ class ModuleWriter:
         if isinstance(region, ProductRegion):
             return write_product(region, name, pick_settings(self.settings, self.numbers[id(region)]), self.fresh)
         assert isinstance(region, RowRegion)
+        if (windows := holds_windows(region)) is not None:
+            return write_windows(region, windows, name)
         if is_held(region, self.settings):
             return write_held(region, name, self.settings)
         return write_split(region, name, self.settings) if region.split else write_rows(region, name, self.settings)
@@ -269,6 +273,9 @@ def _show_shape(value: Tensor) -> Expression:
 
 
 def _describe(region: WorkRegion) -> str:
+    if isinstance(region, RowRegion) and (windows := holds_windows(region)) is not None:
+        shape = region.anchors[0].source.shape[1 : len(windows.window) + 2]
+        return f"windows of {' x '.join(map(str, windows.window))}, {region.stores[0].dtype}[{', '.join(['...', *map(str, shape)])}]"
     if isinstance(region, RowRegion):
         return f"{'' if region.free else f'{region.space.rows} '}rows of {region.space.length}"
     if isinstance(region, ProductRegion):

@@ -8,25 +8,28 @@ from typing import Any
 from tritonsmith.author.compiler.ir.operators import A, B, Operand
 from tritonsmith.author.compiler.ir.torch_calls import FUNCTIONAL, TorchCall, Way, call_function
 from tritonsmith.author.compiler.ir.values import Formula, LibraryCall, Tensor, TensorView, base_of, widen
+from tritonsmith.author.compiler.lowering.orders import order_back, order_last, turn_image
 from tritonsmith.author.compiler.lowering.pointwise import formula
 from tritonsmith.author.compiler.lowering.views import permute, reshape
 
-_LAST, _BACK = (0, 2, 3, 1), (0, 3, 1, 2)
-"""Orders of an image's axes: channels to the end, and back."""
-_AXES = 4
+_AXES, _FLAT = 4, 3
+"""Axes of an image with places along two axes, and along one."""
 _WITH_BIAS, _WITH_WEIGHT_AND_BIAS = 2, 3
 """Operands of a sum with a bias, and of a convolution with one."""
 _PLAIN = {
-    "stride": (1, (1, 1), [1, 1]), "padding": (0, (0, 0), [0, 0]), "dilation": (1, (1, 1), [1, 1]), "groups": (1,),
+    "stride": (1, (1,), [1], (1, 1), [1, 1]), "padding": (0, (0,), [0], (0, 0), [0, 0]), "dilation": (1, (1,), [1], (1, 1), [1, 1]),
+    "groups": (1,),
 }  # fmt: skip
 """Arguments of a convolution under which a window of one place is a row of a matrix."""
 
 
 def can_keep_channels_last(made: Any) -> bool:
-    """Whether a value is a library's convolution of images with two axes."""
-    if not isinstance(made, LibraryCall) or len(made.shape) != _AXES or not made.record.function.startswith("conv"):
+    """Whether a value is a library's convolution of images with two axes, or of any images if its windows have one place."""
+    if not isinstance(made, LibraryCall) or not made.record.function.startswith("conv"):
         return False
-    return made.record.arguments[:1] == (Operand(0),) and len(made.inputs[0].shape) == _AXES
+    axes = len(made.shape)
+    known = axes == _AXES or axes == _FLAT and _is_product(_take_bias(made)[0], made)
+    return known and made.record.arguments[:1] == (Operand(0),) and len(made.inputs[0].shape) == axes
 
 
 def keep_channels_last(made: Any) -> Any:
@@ -37,18 +40,16 @@ def keep_channels_last(made: Any) -> Any:
     """
     if not can_keep_channels_last(made):
         return made
-    image = permute(made.inputs[0], _LAST)
-    if base_of(image) is not image:  # else it lies in memory so, as where another such call gave it
-        image = formula(A, image, like=image.dtype)
-        image.name = made.inputs[0].name or "image"
-    shape = tuple(made.shape[axis] for axis in _LAST)
+    image, axes = turn_image(made.inputs[0]), len(made.shape) - 2
+    shape = tuple(made.shape[axis] for axis in order_last(axes))
     record, bias = _take_bias(made)
-    record = _as_product(record, made) if _is_product(record, made) else TorchCall(Way.METHOD, "permute", (_on_last(record), *_LAST))
+    product = _is_product(record, made)
+    record = _as_product(record, made) if product else TorchCall(Way.METHOD, "permute", (_on_last(record), *order_last(axes)))
     inputs = (image, *(one for one in made.inputs[1:] if one is not bias))
     call = replace(made, shape=shape, record=record, inputs=inputs, says=f"{made.says} with channels last")
-    result = permute(call, _BACK)
+    result = permute(call, order_back(axes))
     if bias is not None:
-        channels = reshape(bias, (bias.size, *(1,) * (_AXES - 2)))
+        channels = reshape(bias, (bias.size, *(1,) * axes))
         result = formula(A + B, result, channels, like=widen(made.dtype), result=made.dtype)
     return _name(result, made.name)
 
@@ -86,7 +87,7 @@ def _is_product(record: TorchCall, made: LibraryCall) -> bool:
     plain = all(value is None or value in _PLAIN.get(key, ()) for key, value in record.keywords.items() if key not in ("weight", "bias"))
     if weight is None or not plain or len(record.arguments) not in (1, 3) or any(one is not None for one in record.arguments[2:]):
         return False
-    return weight.shape[1:] == (made.inputs[0].shape[1], 1, 1) and record.keywords.get("bias") is None
+    return weight.shape[1:] == (made.inputs[0].shape[1], *(1,) * (len(made.shape) - 2)) and record.keywords.get("bias") is None
 
 
 def _as_product(record: TorchCall, made: LibraryCall) -> TorchCall:
@@ -103,7 +104,7 @@ def find_image(value: Tensor) -> Tensor | None:
 
 
 def _on_last(record: TorchCall) -> TorchCall:
-    image = TorchCall(Way.METHOD, "permute", (Operand(0), *_BACK))
+    image = TorchCall(Way.METHOD, "permute", (Operand(0), *order_back(_AXES - 2)))
     return replace(record, arguments=(image, *record.arguments[1:]))
 
 

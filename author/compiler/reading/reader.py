@@ -323,6 +323,8 @@ class ForwardReader:
         first = made[0] if isinstance(made, tuple) else made
         _name(first, call.name)
         self._check(node, first)
+        for source, turned in call.images.values():
+            self.made.update({name: turned for name, value in self.made.items() if value is source})
         return made
 
     def _hold_stack(self, call: StackCall, node: NodeCall) -> None:
