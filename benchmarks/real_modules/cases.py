@@ -540,6 +540,19 @@ OWN = (
         "return torch.cdist(x, self.centres).min(dim=1).values",
     ),
     Case(
+        "spiking",
+        "fp32",
+        "Leaky spiking layer, 100 steps of 128 x 512",
+        {"x": _draw(100, 128, 512)},
+        "self.fc = nn.Linear(512, 512)",
+        "v, spikes = torch.zeros_like(x[0]), []\n"
+        "for step in range(x.shape[0]):\n"
+        "    v = 0.9 * v + self.fc(x[step])\n"
+        "    spikes.append((v > 1.0).to(v.dtype))\n"
+        "    v = v - spikes[-1]\n"
+        "return torch.stack(spikes).mean(0), v",
+    ),
+    Case(
         "contrastive",
         "fp32",
         "Contrastive loss of 2048 pairs of 512",
