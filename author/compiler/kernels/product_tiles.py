@@ -35,9 +35,9 @@ PLAIN_STAGES = 3
 """The plain setting, which leaves the number to the tile."""
 _WINDOW_WARPS = 8
 """Warps of a convolution's program: each group of four has 64 places."""
-_ALONE = 128, 6
-"""Places of the depth at once, and stages at most, of a small tile of 16-bit operands that has a processor to itself: 64 x 4096 x 4096
-takes 10.9 us with 4 stages, with 64 places 11.6 (H200, 2026-11-28)."""
+_ALONE = 128, 4
+"""Places of the depth at once, and stages, of a small tile of 16-bit operands that has a processor to itself: 64 x 4096 x 4096 takes
+10.9 us, with 64 places 11.6. A router of 8192 x 2048 to 64 takes 22.2 us in 3 stages, 20.2 in 4 and 20.3 in 5 (H200, 2026-11-28)."""
 STEP = 16
 """Places of the depth that tensor cores multiply at least. A warp reads 16 neighbouring columns of such a block: with blocks of 64 and 16 a
 convolution of 72 takes 1.06 to 1.12 of the time, and with one of 128 1.6 to 1.7 (level 2: 57, 65, 85; raw/kernelbench/at_once.jsonl)."""
@@ -195,10 +195,7 @@ def _choose_form(region: ProductRegion, tile: ProductTile, form: str) -> Product
     if tiles > tile.card.processors or tile.stages != PLAIN_STAGES or tile.rows * tile.columns > _GROUP * _PER_WARP // 2:
         return tile
     places, stages = _ALONE
-    alone = replace(tile, depth=min(max(tile.depth, places), fill(depth)), stages=stages)
-    while alone.stages > PLAIN_STAGES and alone.shared_bytes > tile.card.hardware.shared_per_block:
-        alone = replace(alone, stages=alone.stages - 1)
-    return alone
+    return replace(tile, depth=min(max(tile.depth, places), fill(depth)), stages=stages)
 
 
 def _count_blocks(region: ProductRegion, tile: ProductTile) -> int:

@@ -109,7 +109,7 @@ def test_cards_and_sizes_choose_the_form() -> None:
     assert not choose_tiles(read_plan(large, model_card(CARDS["a100"])))[0].described
     few = RegionCase("", "return F.gelu(self.l(x))", matrices("64, 4096"), "self.l=nn.Linear(4096, 4096).bfloat16()")
     (tile,) = choose_tiles(read_plan(few, OWN))
-    assert (tile.described, tile.rows, tile.columns, tile.depth, tile.warps, tile.stages) == (False, 64, 64, 128, 4, 6)
+    assert (tile.described, tile.rows, tile.columns, tile.depth, tile.warps, tile.stages) == (False, 64, 64, 128, 4, 4)
 
 
 def test_a_pass_that_is_saved_decides_between_library_and_descriptors() -> None:
