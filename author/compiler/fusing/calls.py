@@ -34,6 +34,8 @@ _LEAST, _SMALL, _MOST = 16, 64, 128
 """Sides of tiles: the least that tensor cores multiply, the least that keeps a processor busy, the most."""
 WIDE = 256
 """Columns of a tile of 16-bit operands, at most."""
+_STEP_HALF = 16
+"""Channels of a 3-d image of 16-bit values that a library multiplies at its full rate, at least."""
 _STEP = 32
 """Places of the depth to which a product is filled up."""
 _CLEAR = 0.9
@@ -162,9 +164,12 @@ def _find_share(product: MatrixProduct, way: Way, card: CardModel) -> float:
         return fits.matrix
     if product.groups > 1:
         return fits.groups
+    channels, axes = _count_channels(product), len(product.shape) - 2
+    if way is Way.HALF and 1 <= axes <= len(fits.half_axes):
+        few = min(1.0, channels / _STEP_HALF) if axes == len(fits.half_axes) else 1.0
+        return fits.window * fits.half_axes[axes - 1] * few
     if way is not Way.PARTS:
         return fits.window
-    channels, axes = _count_channels(product), len(product.shape) - 2
     if product.interleaved or product.folded > 1:
         spread = fits.spread[axes - 1] if 1 <= axes <= len(fits.spread) else fits.fp32_least
         return spread * min(1.0, channels / _STEP)
