@@ -61,6 +61,11 @@ MODULES = [
         "operands in two orders", "return torch.relu(x + y.transpose(1, 2)), (x * y.transpose(1, 2)).to(torch.float16)",
         "torch.randn(3, 40, 70), torch.randn(3, 70, 40)", arguments="x, y",
     ),
+    RegionCase(
+        "channels that are shuffled several times",
+        "s = lambda x: torch.cat((x[:, :6], F.relu(x[:, 6:]) * 2), 1).view(2, 2, 6, 5).transpose(1, 2).reshape(2, 12, 5); return s(s(s(s(s(x))))) * 2",
+        "torch.randn(2, 12, 5)",
+    ),
     RegionCase("RMS norm", "return self.n(x)", "torch.randn(7, 300)", init="self.n=nn.RMSNorm(300)"),
     RegionCase("sum along a middle axis", "return torch.sum(x, dim=1, keepdim=True)", "torch.randn(5, 100, 70)"),
     RegionCase("mean along the first axis", "return x.mean(0)", "torch.randn(100, 70)"),
