@@ -6,14 +6,14 @@ that it gives is stored. A value that several regions would compute from much mo
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Collection
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.attention import is_cheap, make_region, peel
 from tritonsmith.author.compiler.fusing.disguised import write_products
 from tritonsmith.author.compiler.fusing.hosts import find_hosts
 from tritonsmith.author.compiler.fusing.integers import read_integers
-from tritonsmith.author.compiler.fusing.materialize import WHOLE, SharedValues
+from tritonsmith.author.compiler.fusing.materialize import MOST_NESTED, WHOLE, SharedValues, count_nested
 from tritonsmith.author.compiler.fusing.pairs import pair_products
 from tritonsmith.author.compiler.fusing.placing import place_parts
 from tritonsmith.author.compiler.fusing.regions import (
@@ -96,10 +96,6 @@ def cut_forward(forward: Forward, card: CardModel, times: int = 1, apart: Collec
             return place_parts(order_regions(done.regions, done.homes), done.homes, asked, done.fill)
 
 
-_MOST_NESTED = 2
-"""Joined values around each other that one kernel takes apart: each further one makes places, and the text, some four times as long."""
-
-
 def strip_views(value: Tensor) -> Tensor:
     """The value of which this one shows elements."""
     while isinstance(value, TensorView):
@@ -121,24 +117,6 @@ def _is_cheap(value: Tensor, small: int) -> bool:
 def _has_many_parts(value: Tensor) -> bool:
     """Whether parts are stored at their places: no kernel asks for every element which of so many has it."""
     return isinstance(value, Joined) and len(value.parts) > MOST_PARTS and not isinstance(value, Stacked)
-
-
-def _count_nested(value: Tensor, in_memory: Callable[[Tensor], bool]) -> int:
-    """Joined values around each other that an element of a value goes through, at most; what lies in memory ends the way."""
-    depths: dict[int, int] = {}
-    todo = [value]
-    while todo:
-        one = todo[-1]
-        if id(one) in depths:
-            todo.pop()
-            continue
-        inside = () if in_memory(one) or isinstance(one, WHOLE | AnchorResult) else one.operands
-        open_ = [operand for operand in inside if id(operand) not in depths]
-        if open_:
-            todo += open_
-            continue
-        depths[id(todo.pop())] = isinstance(one, Joined) + max((depths[id(operand)] for operand in inside), default=0)
-    return depths[id(value)]
 
 
 def _is_wider(value: Tensor) -> bool:
@@ -242,7 +220,7 @@ class Cutter(CutState):
                 self._place(one.anchor)
             elif (id(one) in self._sharing.alone or _has_many_parts(one)) and not (one is value and itself):
                 self.store(one)
-            elif isinstance(one, Joined) and not (one is value and itself) and _count_nested(one, self.in_memory) > _MOST_NESTED:
+            elif isinstance(one, Joined) and not (one is value and itself) and count_nested(one, self.in_memory) > MOST_NESTED:
                 self.store(one)
             else:
                 todo += reversed(one.operands)

@@ -1,17 +1,19 @@
-"""Values that several regions compute, and that are cheaper to store."""
+"""Values that are cheaper to store than to compute again: several regions read them, or they are joined many times."""
 
 from __future__ import annotations
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 
 from tritonsmith.author.compiler.fusing.regions import PointwiseRegion, WorkRegion
 from tritonsmith.author.compiler.ir.attention import Attention
 from tritonsmith.author.compiler.ir.recurrence import LastCell, Recurrence
 from tritonsmith.author.compiler.ir.scatter import Scatter
-from tritonsmith.author.compiler.ir.values import Anchor, AnchorResult, Formula, Held, Item, LibraryCall, Tensor
+from tritonsmith.author.compiler.ir.values import Anchor, AnchorResult, Formula, Held, Item, Joined, LibraryCall, Tensor
 
 WHOLE = LibraryCall | Item | Attention | Recurrence | LastCell | Scatter
 """Values that a region gives as a whole."""
+MOST_NESTED = 2
+"""Joined values around each other that one kernel takes apart: each further one makes places, and the text, some four times as long."""
 _SHARED = 2.0
 """A value that several regions read is stored once where computing it reads more than this many times its own elements."""
 _MOST_FORMULAS = 64
@@ -62,6 +64,24 @@ def _list_formulas(value: Tensor, stored: Collection[int]) -> tuple[list[Tensor]
         seen[id(one)] = one
         todo += one.operands
     return list(seen.values()), list(leaves.values())
+
+
+def count_nested(value: Tensor, in_memory: Callable[[Tensor], bool]) -> int:
+    """Joined values around each other that an element of a value goes through, at most; what lies in memory ends the way."""
+    depths: dict[int, int] = {}
+    todo = [value]
+    while todo:
+        one = todo[-1]
+        if id(one) in depths:
+            todo.pop()
+            continue
+        inside = () if in_memory(one) or isinstance(one, WHOLE | AnchorResult) else one.operands
+        open_ = [operand for operand in inside if id(operand) not in depths]
+        if open_:
+            todo += open_
+            continue
+        depths[id(todo.pop())] = isinstance(one, Joined) + max((depths[id(operand)] for operand in inside), default=0)
+    return depths[id(value)]
 
 
 class SharedValues:
