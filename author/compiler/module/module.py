@@ -28,7 +28,7 @@ from tritonsmith.author.compiler.ir.walk import iterate, names_in
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
 from tritonsmith.author.compiler.kernels.attention.attention import write_attention
 from tritonsmith.author.compiler.kernels.held import is_held, write_held
-from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel
+from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, PackedWeights
 from tritonsmith.author.compiler.kernels.names import Namer, list_operations
 from tritonsmith.author.compiler.kernels.pointwise import write_pointwise, write_scatter
 from tritonsmith.author.compiler.kernels.product_grid import SIZES
@@ -213,6 +213,8 @@ class ModuleWriter:
             self._set(name, self._allocate(value))
         if kernel.parts is not None:
             self._keep(kernel.parts)
+        if kernel.packed is not None:
+            self._pack(kernel.packed)
         function = kernel.function(f"{', '.join(list_operations(region))} of {_describe(region)}.")
         launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), function])
         arguments = [self._pass(value, id(value) in kernel.described) for _, value in kernel.arguments]
@@ -255,6 +257,17 @@ class ModuleWriter:
             target = code.Tuple(tuple(map(Name, names)))
             self.statements.append(Assign((target,), value=_call(Name("self"), "keep", *asked)))
         self.variables |= {id(one): name for one, name in zip(made, names, strict=True)}
+
+    def _pack(self, packed: PackedWeights) -> None:
+        """Add the line that asks for a buffer of several parameters, unless forward has it already."""
+        self.frame.packs = True
+        paths = code.Group(code.Tuple(tuple(code.String(f'"{one.path}"') for one in packed.weights)))
+        asked = (paths, *map(self.express, packed.weights))
+        if asked not in self.kept:
+            self.kept[asked] = (self.locals.choose(packed.buffer.name),)
+            self._set(self.kept[asked][0], _call(Name("self"), "pack", *asked))
+        self.variables[id(packed.buffer)] = self.kept[asked][0]
+        self.allocated.add(id(packed.buffer))
 
     def _pass(self, value: Tensor, described: bool = False) -> Expression:
         """A value as a kernel takes it; `described`: where its memory begins must be a multiple of 16 bytes."""
