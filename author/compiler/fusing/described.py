@@ -53,10 +53,11 @@ class DescribedOperand:
     start: int = 0
 
 
-def describe_operands(region: ProductRegion) -> tuple[DescribedOperand, DescribedOperand] | None:
+def describe_operands(region: ProductRegion, inside: bool = False) -> tuple[DescribedOperand, DescribedOperand] | None:
     """The left and the right operand of a plain product of 16-bit matrices; None where one of them needs pointers.
 
     What stays with pointers: windows, batches, operands that are computed as they are read, and reductions on the tile.
+    `inside`: the right operand may begin within its tensor, as those of a pair may.
     """
     product = region.product
     batch, _, _, taps, _ = product.sizes
@@ -64,7 +65,7 @@ def describe_operands(region: ProductRegion) -> tuple[DescribedOperand, Describe
     if not plain or batch * taps * product.folded * product.apart != 1 or region.free_axis not in ("", LINE):
         return None
     left = _describe(region, product.source, region.left, LINE, ACROSS)
-    right = _describe(region, product.right, region.right, COLUMN, DOWN, region.partner is not None)
+    right = _describe(region, product.right, region.right, COLUMN, DOWN, inside or region.partner is not None)
     return (left, right) if left and right else None
 
 
@@ -95,7 +96,7 @@ def can_pair(products: tuple[MatrixProduct, MatrixProduct], starts: tuple[int, i
     rights: list[DescribedOperand] = []
     for product, start in zip(products, starts, strict=True):
         bases = [_strip(one) for one in product.operands]
-        operands = describe_operands(ProductRegion(card=card, product=product, reads={id(one): one for one in bases}))
+        operands = describe_operands(ProductRegion(card=card, product=product, reads={id(one): one for one in bases}), inside=True)
         if operands is None:
             return False
         left, right = operands
