@@ -227,7 +227,7 @@ HOPPER = Fits(
         # Pairs in modules with cuBLAS behind them, cold L2, 2026-11-28 (raw/pairs_h200): GEGLU 8192 x 640 to 2 x 2560 and back in fp16
         # 136.0 us, SwiGLU 2048 x 2048 to 2 x 5632 in bf16 202.0, 16384 x 1024 to 2 x 2816 398.5. Less the second product as predicted
         # they take 100, 141 and 274 us; predicted 92, 148, 294. `torch.compile` takes 163.7, 204.2 and 475.1 for the modules.
-        # A call and a kernel that joins take 220.6 and 455.8 us for the last two: 92 and 220 us of that are predicted for the kernel.
+        # A call and a kernel that joins take 220.6 and 455.8 us for the last two: 96 and 198 us of that for the kernel; predicted 92, 220.
         # 8192 x 2560 to 640 in one round of 128 x 320 takes 8.7 us longer than cuBLAS, for which 36 us are predicted.
         matrix_half=0.87, matrix_described=1.0, matrix_split=0.8, gated=1.0, joined=1.0e-12, joined_apart=2.1e-12,
         half_l2_rate=1.1e13,
