@@ -93,7 +93,7 @@ class CallFits:
 
     matrix: float
     stored: float
-    """Seconds of the card besides, for each value of a product of 16-bit matrices that is stored."""
+    """Of a product of 16-bit matrices: the share of its result's way to memory in which nothing is multiplied."""
     window: float
     """A convolution in TF32 or of 16-bit values."""
     groups: float
@@ -252,7 +252,7 @@ HOPPER = Fits(
     calls=CallFits(
         # cuBLAS takes 97 us for 8192 x 4096 x 1024, 176 for 4096 x 4096 x 4096 and 246 for 2048 x 11008 x 4096 in bf16 (2026-11-28;
         # raw/products_h200). By these figures: 97, 179, 240.
-        matrix=1.0, stored=3.0e-13,
+        matrix=1.0, stored=0.6,
         # 40 convolutions of fp32 values, 2026-11-24. `window`, `groups` and `any_call` are assumed.
         window=0.7, groups=0.2, fp32_least=0.06, fp32_each=0.0165, fp32_most=0.48, spread=(0.3, 0.12, 0.075), any_call=0.4,
     ),
@@ -342,7 +342,6 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
             joined=products.joined / pace, joined_apart=products.joined_apart / pace,
             scattered=products.scattered / memory, integers=(products.integers[0] / pace, products.integers[1] / pace),
         ),
-        calls=replace(fits.calls, stored=fits.calls.stored / memory),
         windows=replace(
             fits.windows, taps=fits.windows.taps * pace, inner_taps=fits.windows.inner_taps * pace,
             library=fits.windows.library * pace,

@@ -127,7 +127,8 @@ def prefers_apart(region: ProductRegion, precision: PrecisionClass) -> bool:
     if region.partner is None:
         return False
     card, product, fits = region.card, region.product, region.card.fits
-    calls = [time_product(card, one.flops, Way.HALF, fits.calls.matrix) + fits.calls.stored * one.size for one in region.products]
+    multiplying = [time_product(card, one.flops, Way.HALF, fits.calls.matrix) for one in region.products]
+    calls = [seconds + fits.calls.stored * time_bytes(card, product.bytes) for seconds in multiplying]
     given = float(sum(value.bytes for value in region.reads.values()))
     stored = float(sum(value.bytes for value in region.stores))
     both = max(time_operators(), sum(calls), time_bytes(card, given + 2.0 * product.bytes))

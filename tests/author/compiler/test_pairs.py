@@ -188,7 +188,10 @@ def test_a_card_that_nobody_measured_has_no_pairs() -> None:
 
 
 def test_predicted_times_choose_a_pair_only_where_it_is_clearly_faster() -> None:
-    """As measured for GEGLU on an H200. Where what joins a pair takes twice as long, the call stays, and a race decides."""
+    """As measured for GEGLU and SwiGLU on an H200. Where what joins a pair takes twice as long, the call stays, and a race decides."""
+    init = "self.g=nn.Linear(1024, 2816).bfloat16(); self.u=nn.Linear(1024, 2816).bfloat16()"
+    layers = RegionCase("", "return F.silu(self.g(x))*self.u(x)", matrices("16384, 1024"), init)
+    assert list_products(read_plan(layers, H200))[0].partner is not None
     case = RegionCase("", CHUNKED, matrices("8192, 640", dtype="float16"), "self.i=nn.Linear(640, 5120).half()")
     assert list_products(read_plan(case, H200))[0].partner is not None
     plan = read_plan(case, change_card(products={"joined": 2.0e-12}))
