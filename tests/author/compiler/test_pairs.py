@@ -97,6 +97,13 @@ def test_both_right_operands_are_read_as_one_box() -> None:
     assert "= self.pack((\"u.weight\", \"g.weight\"), self.u.weight, self.g.weight)" in layers
 
 
+def test_layers_in_a_loop_have_a_buffer_each() -> None:
+    init = "; ".join(f"self.{name}=nn.ModuleList(nn.Linear(264, 264).bfloat16() for _ in range(4))" for name in "gu")
+    forward = "import functools; return functools.reduce(lambda x, both: F.silu(both[0](x)) * both[1](x), zip(self.g, self.u), x)"
+    text = write(read_plan(RegionCase("", forward, matrices("260, 264"), init), FEW))
+    assert 'self.pack((f"u.{step}.weight", f"g.{step}.weight"), ' in text
+
+
 CHANGES = """
 import copy, importlib.util, json, sys
 import torch
@@ -152,13 +159,13 @@ def test_weights_that_change_are_packed_again(interpreted: Interpreted, tmp_path
 @pytest.mark.slow  # its kernel is that of the other cases
 def test_a_pair_takes_any_rows(evaluator: LocalEvaluator) -> None:
     """Rows that no descriptor knows ahead: their number is an argument."""
-    case = RegionCase("", CHUNKED, "torch.randn(rows, 64).bfloat16()", "self.i=nn.Linear(64, 528).bfloat16()")
+    case = RegionCase("", "return F.silu(self.g(x))*self.u(x)", "torch.randn(rows, 64).bfloat16()", TWO)
     source = f"rows = 300\nSHAPES = [{{'rows': 400}}, {{'rows': 20}}]\n{case.source()}"
     task = Task(name="a_task", path="a_task.py", source=source)
     facts, _ = probe(task)
     task = task.model_copy(update={"precision": facts.precision})
     text = write(read_regions(task, facts, FEW))
-    assert "tl.make_tensor_descriptor(x_ptr, [rows, 64]" in text and "more" in text
+    assert "tl.make_tensor_descriptor(x_ptr, [rows, 64]" in text and "self.pack((" in text
     verdict = asyncio.run(evaluator.evaluate(task, text))
     assert verdict.status is Status.OK, verdict.message
 
