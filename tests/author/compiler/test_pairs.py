@@ -98,7 +98,7 @@ def test_both_right_operands_are_read_as_one_box() -> None:
 
 
 def test_layers_in_a_loop_have_a_buffer_each() -> None:
-    init = "; ".join(f"self.{name}=nn.ModuleList(nn.Linear(264, 264).bfloat16() for _ in range(4))" for name in "gu")
+    init = "; ".join(f"self.{name}=nn.ModuleList(nn.Linear(264, 264).bfloat16() for _ in range(5))" for name in "gu")
     forward = "import functools; return functools.reduce(lambda x, both: F.silu(both[0](x)) * both[1](x), zip(self.g, self.u), x)"
     text = write(read_plan(RegionCase("", forward, matrices("260, 264"), init), FEW))
     assert 'self.pack((f"u.{step}.weight", f"g.{step}.weight"), ' in text
