@@ -44,6 +44,8 @@ class ProductFits:
     """The same of pairs of products that one kernel computes; 0 where such kernels are not taken."""
     joined: float
     """Seconds of the card for each value in which a pair meets: it is computed and stored while nothing is multiplied."""
+    joined_apart: float
+    """The same for each value of a kernel of one product that reads what a call gave of the other one."""
     integers: tuple[float, float]
     """Seconds for each weight of whole numbers in a product of few rows, and for each of these rows besides; zeros where none are taken."""
     half_l2_rate: float
@@ -90,6 +92,8 @@ class CallFits:
     """Shares of the card's rate that a library's calls reach."""
 
     matrix: float
+    stored: float
+    """Of a product of 16-bit matrices: the share of its result's way to memory in which nothing is multiplied."""
     window: float
     """A convolution in TF32 or of 16-bit values."""
     half_axes: tuple[float, float, float]
@@ -222,10 +226,12 @@ HOPPER = Fits(
         # (4096 x 4096 x 4096), 0.92 (8192 x 4096 x 1024), 0.78 (2048 x 11008 x 4096), by descriptors 0.98, 0.99, 0.93; predicted 0.84,
         # 0.84, 0.76 and 0.97, 0.97, 0.87. Small tiles read 1.0e13 to 1.27e13 bytes in a second, and by that they are bound: 64 rows of
         # 4096 x 4096 take 10.9 us (0.74 of cuBLAS), 512 x 3072 x 768 takes 7.2 us (0.82).
-        # Pairs, and tiles of two sums: these forms are not measured. Shares are assumed. `joined` is computed: about 4,000 clocks of a
-        # processor for 128 x 128 values with a GELU. A text by hand of both forms, from 8192 x 640 to 2 x 2560 and back in fp16, takes
-        # 148 us. cuBLAS and a kernel between its calls take 167, and a pair with an exact erf ahead of cuBLAS 189 (2026-11-28).
-        matrix_half=0.87, matrix_described=1.0, matrix_split=0.9, gated=0.95, joined=1.0e-12,
+        # Pairs in modules with cuBLAS behind them, cold L2, 2026-11-28 (raw/pairs_h200): GEGLU 8192 x 640 to 2 x 2560 and back in fp16
+        # 136.0 us, SwiGLU 2048 x 2048 to 2 x 5632 in bf16 202.0, 16384 x 1024 to 2 x 2816 398.5. Less the second product as predicted
+        # they take 100, 141 and 274 us; predicted 92, 148, 294. `torch.compile` takes 163.7, 204.2 and 475.1 for the modules.
+        # A call and a kernel that joins take 220.6 and 455.8 us for the last two: 96 and 198 us of that for the kernel; predicted 92, 220.
+        # 8192 x 2560 to 640 in one round of 128 x 320 takes 8.7 us longer than cuBLAS, for which 36 us are predicted.
+        matrix_half=0.87, matrix_described=1.0, matrix_split=0.8, gated=1.0, joined=1.0e-12, joined_apart=2.1e-12,
         half_l2_rate=1.1e13,
         # bf16 rows, cold L2, 2026-11-28 (raw/integers_h200): 4096 x 4096 of int8 take 14.0 us with 16 rows, 11008 x 4096 take 66 us with
         # 64. Weights of 4 bits take 1.3 times as long as predicted.
@@ -247,10 +253,13 @@ HOPPER = Fits(
         taps=2.4e12, inner_taps=4.2e12, held=0.8, library=2.4e12,
     ),
     calls=CallFits(
+        # cuBLAS takes 97 us for 8192 x 4096 x 1024, 176 for 4096 x 4096 x 4096 and 246 for 2048 x 11008 x 4096 in bf16 (2026-11-28;
+        # raw/products_h200). By these figures: 97, 179, 240.
+        matrix=1.0, stored=0.6,
         # 40 convolutions of fp32 values, 2026-11-24. `window`, `groups` and `any_call` are assumed.
         # Of 16-bit values 1-d convolutions reach 0.03 to 0.2 of the rate, 3-d ones of 3 channels 0.012 to 0.018, others 0.12 to 0.38 (24
         # of KernelBench level 1 in bf16, 2026-11-28; kernelbench_bf16_direct.jsonl).
-        matrix=1.0, window=0.7, half_axes=(0.2, 1.0, 0.43), groups=0.2,
+        window=0.7, half_axes=(0.2, 1.0, 0.43), groups=0.2,
         fp32_least=0.06, fp32_each=0.0165, fp32_most=0.48, spread=(0.3, 0.12, 0.075), any_call=0.4,
     ),
     tiles=TileFits(
@@ -336,7 +345,7 @@ def _scale(fits: Fits, hardware: Hardware) -> Fits:
         products=replace(
             products, split_rate=products.split_rate * pace, split_few_rate=products.split_few_rate * pace,
             l2_rate=products.l2_rate * pace, half_l2_rate=products.half_l2_rate * pace, stored=products.stored / pace,
-            joined=products.joined / pace,
+            joined=products.joined / pace, joined_apart=products.joined_apart / pace,
             scattered=products.scattered / memory, integers=(products.integers[0] / pace, products.integers[1] / pace),
         ),
         windows=replace(

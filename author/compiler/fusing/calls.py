@@ -89,7 +89,7 @@ def predict_kernel(region: ProductRegion, precision: PrecisionClass) -> float:
     if windows is not None:
         multiplying = time_product(card, 2.0 * count_window_sums(region, windows) * length, way, fits.window_described)
         return max(time_launches(), multiplying, moving)
-    if half:  # by tiles of one sum: what those of two sums may gain is not measured, and no reason to leave the library
+    if half:  # by tiles of one sum: those of two sums were measured slower than the library
         share = fits.matrix_described if takes_descriptors(region, high, wide) else fits.matrix_half
         reading = 2.0 * sums * (high + wide) / (high * wide) * length / fits.half_l2_rate
         return max(time_launches(), time_product(card, 2.0 * sums * length, way, share), reading, moving)
@@ -128,15 +128,16 @@ def prefers_apart(region: ProductRegion, precision: PrecisionClass) -> bool:
     """Whether a pair of products is not predicted to be clearly faster than two calls, or than a call and a kernel behind it."""
     if region.partner is None:
         return False
-    card, product = region.card, region.product
-    calls = [time_product(card, one.flops, Way.HALF, card.fits.calls.matrix) for one in region.products]
+    card, product, fits = region.card, region.product, region.card.fits
+    multiplying = [time_product(card, one.flops, Way.HALF, fits.calls.matrix) for one in region.products]
+    calls = [seconds + fits.calls.stored * time_bytes(card, product.bytes) for seconds in multiplying]
     given = float(sum(value.bytes for value in region.reads.values()))
     stored = float(sum(value.bytes for value in region.stores))
     both = max(time_operators(), sum(calls), time_bytes(card, given + 2.0 * product.bytes))
     least = both + max(time_launches(), time_bytes(card, 2.0 * product.bytes + stored))
     if len(region.nodes) > 1:
-        alone = replace(region, partner=None)
-        least = min(least, max(time_operators(), calls[1]) + predict_kernel(alone, precision))
+        alone = predict_kernel(replace(region, partner=None), precision) + fits.products.joined_apart * product.size
+        least = min(least, max(time_operators(), calls[1]) + alone)
     return _predict_pair(region) > _CLEAR * least
 
 

@@ -7,13 +7,13 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from tritonsmith.author.cards.model import CardModel
 from tritonsmith.author.compiler.fusing.regions import ProductRegion
 from tritonsmith.author.compiler.fusing.space import ACROSS, COLUMN, DOWN, LINE, TAP
 from tritonsmith.author.compiler.ir.indices import Coordinates, Variable, ravel, unravel, variable
-from tritonsmith.author.compiler.ir.values import BYTES, MatrixProduct, Tensor, TensorView
+from tritonsmith.author.compiler.ir.values import BYTES, Held, MatrixProduct, Tensor, TensorView
 
 ALIGNED = 16
 """Bytes of which a descriptor's address and strides are multiples."""
@@ -53,10 +53,11 @@ class DescribedOperand:
     start: int = 0
 
 
-def describe_operands(region: ProductRegion) -> tuple[DescribedOperand, DescribedOperand] | None:
+def describe_operands(region: ProductRegion, inside: bool = False) -> tuple[DescribedOperand, DescribedOperand] | None:
     """The left and the right operand of a plain product of 16-bit matrices; None where one of them needs pointers.
 
     What stays with pointers: windows, batches, operands that are computed as they are read, and reductions on the tile.
+    `inside`: the right operand may begin within its tensor, as those of a pair may.
     """
     product = region.product
     batch, _, _, taps, _ = product.sizes
@@ -64,42 +65,66 @@ def describe_operands(region: ProductRegion) -> tuple[DescribedOperand, Describe
     if not plain or batch * taps * product.folded * product.apart != 1 or region.free_axis not in ("", LINE):
         return None
     left = _describe(region, product.source, region.left, LINE, ACROSS)
-    right = _describe(region, product.right, region.right, COLUMN, DOWN, region.partner is not None)
+    right = _describe(region, product.right, region.right, COLUMN, DOWN, inside or region.partner is not None)
     return (left, right) if left and right else None
 
 
-def describe_partner(region: ProductRegion) -> DescribedOperand | None:
-    """The right operand of the second product of a pair; None where it needs pointers, or where there is none."""
-    return _describe(region, region.partner.right, region.right, COLUMN, DOWN, True) if region.partner else None
+@dataclass(frozen=True)
+class PairBox:
+    """The right operands of a pair of products as one box of a descriptor has lines of both.
+
+    Args:
+        first: the one of the first product.
+        apart: values between the two, in one tensor or in the buffer of both weights.
+        weights: the two that one buffer holds, one behind the other; none where both lie in one tensor.
+    """
+
+    first: DescribedOperand
+    apart: int
+    weights: tuple[Held, ...] = ()
 
 
 def can_pair(products: tuple[MatrixProduct, MatrixProduct], starts: tuple[int, int], card: CardModel) -> bool:
-    """Whether descriptors can read two products as one pair: they have the same left operand.
+    """Whether descriptors can read two products as one pair: they have the same left operand, and their right ones are one box.
 
     Args:
         products: 16-bit matrices.
         starts: the first column of each that is meant.
         card: that the pair is for.
     """
-    told = []
+    lefts: list[DescribedOperand] = []
+    rights: list[DescribedOperand] = []
     for product, start in zip(products, starts, strict=True):
         bases = [_strip(one) for one in product.operands]
-        operands = describe_operands(ProductRegion(card=card, product=product, reads={id(one): one for one in bases}))
-        if operands is None or not is_aligned(start if operands[1].turned else start * operands[1].stride):
+        operands = describe_operands(ProductRegion(card=card, product=product, reads={id(one): one for one in bases}), inside=True)
+        if operands is None:
             return False
-        told.append(operands)
-    return told[0][0] == told[1][0]
+        left, right = operands
+        lefts.append(left)
+        rights.append(replace(right, start=right.start + start * right.stride))
+    return lefts[0] == lefts[1] and _join_boxes(*rights) is not None
 
 
-def find_box(region: ProductRegion) -> int | None:
-    """Values between the right operands of a pair where one box of a descriptor has lines of both; else None."""
-    operands, partner = describe_operands(region), describe_partner(region)
-    if operands is None or partner is None:
-        return None
-    first = operands[1]
-    apart = partner.start - first.start
-    alike = first.base is partner.base and first.stride == partner.stride and not (first.turned or partner.turned)
-    return apart if alike and apart > 0 and is_aligned(apart) else None
+def find_box(region: ProductRegion) -> PairBox | None:
+    """How one box of a descriptor has lines of both right operands of a pair; None where it cannot, and where there is no pair."""
+    operands = describe_operands(region)
+    partner = _describe(region, region.partner.right, region.right, COLUMN, DOWN, True) if region.partner else None
+    return _join_boxes(operands[1], partner) if operands is not None and partner is not None else None
+
+
+def _join_boxes(first: DescribedOperand, second: DescribedOperand) -> PairBox | None:
+    """The box of two right operands: of one tensor, or of two weights as large, whose lines lie along the depth."""
+    one, other = first.base, second.base
+    weights: tuple[Held, ...] = ()
+    apart = second.start - first.start
+    if one is not other:
+        if not (isinstance(one, Held) and isinstance(other, Held)) or one.given or other.given:
+            return None
+        if one.shape != other.shape or one.dtype != other.dtype:
+            return None
+        weights, apart = (one, other), apart + one.size
+    alike = first.stride == second.stride and not (first.turned or second.turned) and is_aligned(first.start)
+    return PairBox(first, apart, weights) if alike and apart > 0 and is_aligned(apart) else None
 
 
 def _strip(value: Tensor) -> Tensor:
@@ -151,8 +176,14 @@ def find_whole_rounds(region: ProductRegion) -> SplitTile | None:
     best = min(split, key=lambda tile: _count_round_sums(region, tile.rows, tile.wide), default=None)
     if best is None:
         return None
-    usual = min(_count_round_sums(region, high, wide) for high, wide in _USUAL)
+    usual = min(_count_round_sums(region, high, wide) / _find_share(region, high, wide) for high, wide in _USUAL)
     return best if _count_round_sums(region, best.rows, best.wide) / fits.matrix_split <= _CLEAR * usual else None
+
+
+def _find_share(region: ProductRegion, high: int, wide: int) -> float:
+    """Share of the rate of tiles of one sum. The rate of descriptors is that of the widest tiles."""
+    fits = region.card.fits.products
+    return fits.matrix_described if (high, wide) == _USUAL[0] and takes_descriptors(region, high, wide) else fits.matrix_half
 
 
 def _count_round_sums(region: ProductRegion, high: int, wide: int) -> float:

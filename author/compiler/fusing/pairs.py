@@ -1,7 +1,8 @@
 """Pairs of 16-bit products of the same rows that meet in one value, as in gated layers (SwiGLU, GEGLU, GLU): one kernel computes both.
 
 The two are two calls, or two halves of the columns of one call. A kernel that has a tile of each stores the value in which they meet, so
-neither product is stored and read again. An operand is told by a tensor descriptor (`described.py`), so a half of a weight needs no copy.
+neither product is stored and read again. One box of a tensor descriptor has lines of both right operands (`described.py`): halves of one
+weight need no copy, and two weights are kept in one buffer.
 """
 
 from __future__ import annotations

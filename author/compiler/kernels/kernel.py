@@ -54,6 +54,8 @@ class Kernel:
     """A function that it calls."""
     parts: KeptParts | None = None
     """A parameter that is split ahead of it."""
+    packed: PackedWeights | None = None
+    """Weights that it reads out of one buffer."""
     described: frozenset[int] = frozenset()
     """Values, by identity, of which it makes tensor descriptors: their memory begins at a multiple of 16 bytes."""
 
@@ -104,6 +106,15 @@ class KeptParts:
     def apart(self) -> int:
         """Elements between the high part of a value and its low part."""
         return self.parts.size // self.parts.shape[0]
+
+
+@dataclass
+class PackedWeights:
+    """Parameters of one shape in one buffer, one behind the other: a kernel reads them as one tensor."""
+
+    weights: tuple[Held, ...]
+    buffer: Buffer
+    """[weights, *their shape]."""
 
 
 def share_quotients(lines: Iterable[Statement], place: str, first: str, block: int) -> list[Statement]:

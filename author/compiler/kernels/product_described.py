@@ -12,8 +12,8 @@ from dataclasses import replace
 
 from tritonsmith.author.compiler.fusing.described import (
     DescribedOperand,
+    PairBox,
     describe_operands,
-    describe_partner,
     describe_windows,
     find_box,
     is_aligned,
@@ -39,7 +39,7 @@ from tritonsmith.author.compiler.ir.values import BYTES, TYPE_NAMES, Tensor
 from tritonsmith.author.compiler.ir.walk import names_in
 from tritonsmith.author.compiler.ir.walk import replace as change_in
 from tritonsmith.author.compiler.kernels.emitter import Arguments
-from tritonsmith.author.compiler.kernels.kernel import Kernel
+from tritonsmith.author.compiler.kernels.kernel import Buffer, Kernel, PackedWeights
 from tritonsmith.author.compiler.kernels.pieces import add, assign, divide, widen
 from tritonsmith.author.compiler.kernels.product_grid import BLOCK_M, BLOCK_N, TileEmitter, TileGrid, count_tiles, is_below, write_turn
 from tritonsmith.author.compiler.kernels.product_stores import AnySpace, StoreWriter
@@ -128,17 +128,16 @@ class DescribedWriter:
 class DoubleWriter(DescribedWriter):
     """Writes the kernel of a product with two sums: those of a pair of products, or of columns whose number is no power of two.
 
-    A program of the only round has one tile and no loop over tiles. Where the right operands of a pair lie in one tensor, one box of a
-    descriptor has lines of both, and they are multiplied as one. No left operand is reshaped (see `WindowWriter`).
+    A program of the only round has one tile and no loop over tiles. One box of a descriptor has lines of both right operands of a pair, and
+    they are multiplied as one. No left operand is reshaped (see `WindowWriter`).
     """
 
     def __init__(self, region: ProductRegion, tile: ProductTile, name: str) -> None:
         super().__init__(region, tile, name)
-        self.paired = region.partner is not None
-        self.apart = find_box(region) if self.paired else None
-        """Values between the right operands of a pair that are read as one box."""
-        self.second = BLOCK_N if self.paired else Name("REST")
-        if not self.paired:
+        self.box = find_box(region)
+        """The right operands of a pair; None where the second sum is of further columns."""
+        self.packed = _pack(self.box)
+        if self.box is None:
             self.grid = TileGrid(region.product, replace(tile, columns=tile.columns + tile.second, second=0), region.free_axis)
         self.arguments.used |= {*_DOUBLE_NAMES}
         sizes = [value.size for value in (*region.reads.values(), *(value.holder for value in region.stores))]
@@ -148,11 +147,11 @@ class DoubleWriter(DescribedWriter):
         """The kernel."""
         operands = describe_operands(self.region)
         assert operands is not None, "the tile is for operands that can be described"
-        self.operands, self.other = operands, describe_partner(self.region) or operands[1]
+        self.operands = operands
         ahead = [count_tiles(self.grid)] if self.grid.free == LINE else []
         ahead += self._describe_all()
-        made, tail, described = self._write_pair() if self.paired else self._write_columns()
-        wide = BLOCK_N if self.paired else expression("(BLOCK_N + REST)")
+        made, tail, described = self._write_pair() if self.box else self._write_columns()
+        wide = BLOCK_N if self.box else expression("(BLOCK_N + REST)")
         body = statements(
             """
             {turn}
@@ -163,7 +162,7 @@ class DoubleWriter(DescribedWriter):
             {stores}
             """,
             turn=write_turn(self.grid, wide), zeros=self._start(), depth=self.region.product.sizes[-1], product=self._multiply(),
-            halves=statements(_SPLIT_BOX) if self.apart else [], stores=tail,
+            halves=statements(_SPLIT_BOX) if self.box else [], stores=tail,
         )  # fmt: skip
         tiles, programs = self._count_tiles(), self.grid.programs
         if tiles == programs:
@@ -171,43 +170,43 @@ class DoubleWriter(DescribedWriter):
         else:
             head = "for pid in tl.range(tl.program_id(0), {tiles}, tl.num_programs(0), flatten=True):\n    {body}"
             lines = [*ahead, *made, *statements(head, tiles=tiles, body=body)]
-        bases = (operands[0].base, operands[1].base, self.other.base)
-        kernel = self._finish(tuple(shorten_erf(lines)), frozenset((*map(id, bases), *described)))
-        return kernel if self.paired else replace(kernel, constants=[*kernel.constants, ("REST", self.tile.second)])
+        right = self.packed.buffer if self.packed else operands[1].base
+        kernel = self._finish(tuple(shorten_erf(lines)), frozenset((id(operands[0].base), id(right), *described)))
+        more = [] if self.box else [("REST", self.tile.second)]
+        return replace(kernel, constants=[*kernel.constants, *more], packed=self.packed)
 
     def _describe_all(self) -> list[Statement]:
         """The descriptors of the operands."""
         _, rows, columns, _, depth = self.region.product.sizes
         left, right = self.operands
         made = [self._describe("left_tiles", left, (self.grid.size(LINE), number(depth)), BLOCK_M)]
-        if self.apart:
+        if self.box is not None:
+            base = self.packed.buffer if self.packed else right.base
             made.append(statement(
                 "right_tiles = tl.make_tensor_descriptor({base}, [2, {columns}, {depth}], [{apart}, {stride}, 1], [2, BLOCK_N, BLOCK_K])",
-                base=add(Name(self.arguments.take(right.base)), right.start), columns=columns, depth=depth, apart=self.apart,
+                base=add(Name(self.arguments.take(base)), right.start), columns=columns, depth=depth, apart=self.box.apart,
                 stride=right.stride,
             ))  # fmt: skip
             return made
         lines = number(columns), number(depth)
         made.append(self._describe("right_tiles", right, lines, BLOCK_N))
-        return [*made, self._describe("more_tiles", self.other, lines, self.second)]
+        return [*made, self._describe("more_tiles", right, lines, Name("REST"))]
 
     def _start(self) -> tuple[Statement, ...]:
         """The sums ahead of the loop over the depth."""
-        if self.apart:
+        if self.box:
             return statements("total = tl.zeros((BLOCK_M, 2 * BLOCK_N), tl.float32)")
-        return statements(
-            "total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)\nmore = tl.zeros((BLOCK_M, {second}), tl.float32)", second=self.second,
-        )  # fmt: skip
+        return statements("total = tl.zeros((BLOCK_M, BLOCK_N), tl.float32)\nmore = tl.zeros((BLOCK_M, REST), tl.float32)")
 
     def _multiply(self) -> list[Statement]:
         """A step of the sums."""
         left = _load("left", self.operands[0], "row_start")
-        if self.apart:
+        if self.box:
             return [left, *statements(_MULTIPLY_BOX)]
-        start = "column_start" if self.paired else "column_start + BLOCK_N"
+        right = self.operands[1]
         return [
-            left, _load("right", self.operands[1], "column_start"), statement("total = tl.dot(left, right, total)"),
-            _load("right", self.other, start, "more_tiles"), statement("more = tl.dot(left, right, more)"),
+            left, _load("right", right, "column_start"), statement("total = tl.dot(left, right, total)"),
+            _load("right", right, "column_start + BLOCK_N", "more_tiles"), statement("more = tl.dot(left, right, more)"),
         ]  # fmt: skip
 
     def _write_pair(self) -> tuple[list[Statement], list[Statement], set[int]]:
@@ -248,6 +247,14 @@ total = tl.dot(left, right, total)
 _SPLIT_BOX = """
 total, more = tl.split(tl.permute(tl.reshape(total, (BLOCK_M, 2, BLOCK_N)), (0, 2, 1)))
 """
+
+
+def _pack(box: PairBox | None) -> PackedWeights | None:
+    """The buffer of the two weights of a pair; None where they lie in one tensor."""
+    if box is None or not box.weights:
+        return None
+    first = box.weights[0]
+    return PackedWeights(box.weights, Buffer(shape=(len(box.weights), *first.shape), dtype=first.dtype, name="weights"))
 
 
 def shorten_erf(lines: Iterable[Statement]) -> list[Statement]:

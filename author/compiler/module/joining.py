@@ -162,7 +162,7 @@ class _Joiner:
         frame = replace(
             frames[0], helpers=tuple(dict.fromkeys(name for one in frames for name in one.helpers)),
             libdevice=any(one.libdevice for one in frames), functional=any(one.functional for one in frames),
-            keeps=any(one.keeps for one in frames), missed=missed,
+            keeps=any(one.keeps for one in frames), packs=any(one.packs for one in frames), missed=missed,
             stacks=tuple(dict.fromkeys(text for one in frames for text in one.stacks)),
             records={name: fields for one in frames for name, fields in one.records.items()},
             names=[tuple(self.pool.rename(0, name) for name in names) for names in frames[0].names],

@@ -28,7 +28,7 @@ from tritonsmith.author.compiler.ir.walk import iterate, names_in
 from tritonsmith.author.compiler.kernels.accumulators import write_steps
 from tritonsmith.author.compiler.kernels.attention.attention import write_attention
 from tritonsmith.author.compiler.kernels.held import is_held, write_held
-from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel
+from tritonsmith.author.compiler.kernels.kernel import Buffer, KeptParts, Kernel, PackedWeights
 from tritonsmith.author.compiler.kernels.names import Namer, list_operations
 from tritonsmith.author.compiler.kernels.pointwise import write_pointwise, write_scatter
 from tritonsmith.author.compiler.kernels.product_grid import SIZES
@@ -78,7 +78,7 @@ class ModuleWriter:
         self.fresh: dict[tuple[int, int], FreshParts] = {}
         """By value and axis: parts of operands that forward has made."""
         self.kept: dict[tuple[Expression, ...], tuple[str, ...]] = {}
-        """By what is asked for: the variables of a parameter's parts."""
+        """By what is asked for: the variables of a parameter's parts, or of a buffer of several."""
         self.shared = SharedKernels()
         self.frame = ModuleFrame()
         self.kernels: list[Function] = []
@@ -210,31 +210,19 @@ class ModuleWriter:
             name = self.locals.choose(value.name or "result")
             self.variables[id(value)] = name
             self.allocated.add(id(value))
-            self._set(name, self._allocate(value))
+            base = self.express(value.base) if isinstance(value, Scatter) and not value.is_fresh else None
+            self._set(name, _allocate(value, base, self.device))
         if kernel.parts is not None:
             self._keep(kernel.parts)
+        if kernel.packed is not None:
+            self._pack(kernel.packed)
         function = kernel.function(f"{', '.join(list_operations(region))} of {_describe(region)}.")
         launched = self._share(kernel.name, [*([kernel.ahead] if kernel.ahead else []), function])
         arguments = [self._pass(value, id(value) in kernel.described) for _, value in kernel.arguments]
         arguments += [given for _, given in kernel.sizes]
-        options = {name: number(value) for name, value in kernel.constants} | {"num_warps": number(kernel.warps)}
-        options |= {"num_stages": number(kernel.stages)} if kernel.stages else {}
-        options |= {"maxnreg": number(kernel.registers)} if kernel.registers else {}
-        options |= {"launch_cooperative_grid": code.Word("True")} if kernel.cooperative else {}
-        self.statements.append(make_launch(launched, kernel.grid, tuple(arguments), options))
+        self.statements.append(make_launch(launched, kernel.grid, tuple(arguments), _list_options(kernel)))
         self.frame.first = self.frame.first or launched
         return launched
-
-    def _allocate(self, value: Tensor) -> Expression:
-        """The memory of a value, with what it holds ahead of the kernel."""
-        if isinstance(value, Scatter) and not value.is_fresh:
-            return write_view(Clone(contiguous=True), self.express(value.base))
-        base = value.base if isinstance(value, Scatter) and isinstance(value.base, Formula) else None
-        zeroed = base is not None and base.expression in (Constant(0), Constant(0.0)) or isinstance(value, Buffer) and value.zeroed
-        filled = () if base is None or zeroed else (base.fill(()),)
-        options = (Keyword("dtype", Attribute(Name("torch"), value.dtype)), Keyword("device", self.device))
-        make = Attribute(Name("torch"), "full" if filled else "zeros" if zeroed else "empty")
-        return Call(make, (_show_shape(value), *filled), options)
 
     def _share(self, name: str, functions: list[Function]) -> str:
         """Add a kernel with what it calls, if none does the same yet; returns the name of the kernel that does."""
@@ -244,16 +232,28 @@ class ModuleWriter:
         return shared
 
     def _keep(self, parts: KeptParts) -> None:
-        """Add the kernel that splits a parameter, and the line that asks for its parts, unless forward has them already."""
+        """Add the kernel that splits a parameter, and the line that asks for its parts."""
         kernel = self._share(parts.function.name, [parts.function])
         self.frame.keeps = True
         path = code.String(f'"{parts.held.path}"')
         asked = (path, Name(kernel), self.express(parts.held), _show_shape(parts.parts))
-        made, names = (parts.parts, parts.exponents), self.kept.get(asked)
+        self._ask("keep", asked, (parts.parts, parts.exponents))
+
+    def _pack(self, packed: PackedWeights) -> None:
+        """Add the line that asks for a buffer of several parameters."""
+        self.frame.packs = True
+        paths = code.Group(code.Tuple(tuple(code.String(f'"{one.path}"') for one in packed.weights)))
+        self._ask("pack", (paths, *map(self.express, packed.weights)), (packed.buffer,))
+        self.allocated.add(id(packed.buffer))
+
+    def _ask(self, method: str, asked: tuple[Expression, ...], made: tuple[Buffer, ...]) -> None:
+        """Add the line that asks for what is made of parameters, unless forward has it already."""
+        names = self.kept.get(asked)
         if names is None:
             names = self.kept[asked] = tuple(self.locals.choose(one.name) for one in made)
-            target = code.Tuple(tuple(map(Name, names)))
-            self.statements.append(Assign((target,), value=_call(Name("self"), "keep", *asked)))
+            targets = tuple(map(Name, names))
+            target = code.Tuple(targets) if len(targets) > 1 else targets[0]
+            self.statements.append(Assign((target,), value=_call(Name("self"), method, *asked)))
         self.variables |= {id(one): name for one, name in zip(made, names, strict=True)}
 
     def _pass(self, value: Tensor, described: bool = False) -> Expression:
@@ -266,6 +266,27 @@ class ModuleWriter:
 
 def _call(value: Expression, method: str, *arguments: Expression) -> Expression:
     return Call(Attribute(value, method), arguments)
+
+
+def _list_options(kernel: Kernel) -> dict[str, Expression]:
+    """What a launch says by name: constants, and how the kernel is compiled."""
+    options: dict[str, Expression] = {name: number(value) for name, value in kernel.constants} | {"num_warps": number(kernel.warps)}
+    options |= {"num_stages": number(kernel.stages)} if kernel.stages else {}
+    options |= {"maxnreg": number(kernel.registers)} if kernel.registers else {}
+    options |= {"launch_cooperative_grid": code.Word("True")} if kernel.cooperative else {}
+    return options
+
+
+def _allocate(value: Tensor, copied: Expression | None, device: Expression) -> Expression:
+    """The memory of a value, with what it holds ahead of the kernel; `copied`: a tensor that it begins as a copy of."""
+    if copied is not None:
+        return write_view(Clone(contiguous=True), copied)
+    base = value.base if isinstance(value, Scatter) and isinstance(value.base, Formula) else None
+    zeroed = base is not None and base.expression in (Constant(0), Constant(0.0)) or isinstance(value, Buffer) and value.zeroed
+    filled = () if base is None or zeroed else (base.fill(()),)
+    options = (Keyword("dtype", Attribute(Name("torch"), value.dtype)), Keyword("device", device))
+    make = Attribute(Name("torch"), "full" if filled else "zeros" if zeroed else "empty")
+    return Call(make, (_show_shape(value), *filled), options)
 
 
 def _show_shape(value: Tensor) -> Expression:

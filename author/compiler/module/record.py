@@ -24,6 +24,8 @@ class ModuleFrame:
     """Whether parts of parameters are kept."""
     keeps_numbers: bool = False
     """Whether kernels that make such parts take numbers besides."""
+    packs: bool = False
+    """Whether several parameters are kept in one buffer."""
     describes: bool = False
     """Whether kernels make tensor descriptors."""
     records: dict[str, tuple[str, ...]] = field(default_factory=dict)
