@@ -63,7 +63,8 @@ MODULES = [
     ),
     RegionCase(
         "channels that are shuffled several times",
-        "s = lambda x: torch.cat((x[:, :6], F.relu(x[:, 6:]) * 2), 1).view(2, 2, 6, 5).transpose(1, 2).reshape(2, 12, 5); return s(s(s(s(s(x))))) * 2",
+        "s = lambda x: torch.cat((x[:, :6], F.relu(x[:, 6:]) * 2), 1).view(2, 2, 6, 5).transpose(1, 2).reshape(2, 12, 5); "
+        "return s(s(s(s(s(x))))) * 2",
         "torch.randn(2, 12, 5)",
     ),
     RegionCase("RMS norm", "return self.n(x)", "torch.randn(7, 300)", init="self.n=nn.RMSNorm(300)"),
