@@ -111,7 +111,7 @@ CAUSAL = make_task(
 
 
 @pytest.mark.parametrize(
-    ("task", "names"), [(CAUSAL, "d"), (STEPS, "pdeq"), pytest.param(MATRICES, "d", marks=pytest.mark.slow)],
+    ("task", "names"), [(CAUSAL, "d"), *(pytest.param(*case, marks=pytest.mark.slow) for case in ((STEPS, "pdeq"), (MATRICES, "d")))],
     ids=["causal", "steps", "fp32"],
 )
 def test_windows_are_right(evaluator: LocalEvaluator, task: Task, names: str) -> None:
