@@ -66,12 +66,18 @@ class Floor:
         return measure_ceilings().bytes_floor_ms(needed * self._read, outputs, session.hardware.l2_bytes)
 
     def _count_read(self) -> float:
-        """Bytes of inputs and weights that the reference reads: of a table the rows that the inputs name, of a slice what it holds."""
+        """Bytes of inputs and weights that the reference reads: of a table the rows that are looked up, of a slice what it holds.
+
+        All of them where the forward cannot be watched.
+        """
         session = self._session
         given = [tensor.clone() for tensor in session.draw("own")]
         watch = ReadWatch([*given, *session.model.parameters(), *session.model.buffers()])
-        with watch:
-            run_forward(session.model, session.fill_arguments(given), session.updates, session.written)
+        try:
+            with watch:
+                run_forward(session.model, session.fill_arguments(given), session.updates, session.written)
+        except (RuntimeError, NotImplementedError, TypeError):  # operators of higher order refuse to be watched
+            return float(sum(map(spec_bytes, session.layout.inputs)) + session.weight_bytes)
         return watch.count(unseen=False)
 
     def require_possible(self, timed: TimingSession, facts: LaunchFacts, *, strict: bool) -> None:
