@@ -164,9 +164,12 @@ class _Contests:
             return ((own, calls[0].call.name), Choice.APART, [*calls, last]) if apart and region in (*calls, last) else None
         return None
 
+    def _list_readers(self, region: WorkRegion) -> list[WorkRegion]:
+        return [one for one in self._plan.regions if any(id(value) in one.reads for value in region.stores)]
+
     def _find_reader(self, region: CallRegion) -> WorkRegion | None:
         """The only region that reads what a call gives."""
-        readers = [one for one in self._plan.regions if any(id(value) in one.reads for value in region.stores)]
+        readers = self._list_readers(region)
         kept = any(value is one for value in region.stores for one in self._plan.forward.stored)
         return readers[0] if len(readers) == 1 and not kept else None
 
@@ -192,7 +195,7 @@ class _Contests:
         """The region that goes on with what a call gives, where there is one."""
         if not isinstance(region, CallRegion):
             return []
-        readers = [one for one in self._plan.regions if any(id(value) in one.reads for value in region.stores)]
+        readers = self._list_readers(region)
         return readers if len(readers) == 1 and not isinstance(readers[0], CallRegion | ProductRegion | AttentionRegion) else []
 
     def _tell(self, node: str) -> str:

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 from types import ModuleType
 
-AT_RISK = re.compile(r"warp_group_dot %[^\n]*: tensor<[^\n]*#ttg\.dot_op[^\n]*\n[^\n]*warp_group_dot_wait[^\n]*pendings = 1")
+AT_RISK = re.compile(r"warp_group_dot %[^\n]*: tensor<[^\n]*#ttg\.dot_op[^\n]*\n[^\n]*warp_group_dot_wait[^\n]*pendings = [1-9]")
 """In TTGIR of sm_90: a left operand in registers, of a product that still runs when these are written again."""
 
 

@@ -166,15 +166,28 @@ def _find_share(product: MatrixProduct, way: Way, card: CardModel) -> float:
     if product.groups > 1:
         return fits.groups
     channels, axes = _count_channels(product), len(product.shape) - 2
-    if way is Way.HALF and 1 <= axes <= len(fits.half_axes):
-        few = min(1.0, channels / _STEP_HALF) if axes == len(fits.half_axes) else 1.0
-        return fits.window * fits.half_axes[axes - 1] * few
     if way is not Way.PARTS:
-        return fits.window
+        return find_window_share(card, way, axes, channels)
     if product.interleaved or product.folded > 1:
         spread = fits.spread[axes - 1] if 1 <= axes <= len(fits.spread) else fits.fp32_least
         return spread * min(1.0, channels / _STEP)
     return min(fits.fp32_most, fits.fp32_least + fits.fp32_each * channels)
+
+
+def find_window_share(card: CardModel, way: Way, axes: int, channels: int) -> float:
+    """Share of the card's rate that a library's convolution reaches in TF32 or of 16-bit values.
+
+    Args:
+        card: the card.
+        way: how values are multiplied.
+        axes: of the image's places.
+        channels: of the image that is read.
+    """
+    fits = card.fits.calls
+    if way is not Way.HALF or not 1 <= axes <= len(fits.half_axes):
+        return fits.window
+    few = min(1.0, channels / _STEP_HALF) if axes == len(fits.half_axes) else 1.0
+    return fits.window * fits.half_axes[axes - 1] * few
 
 
 def _count_channels(product: MatrixProduct) -> int:

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from tritonsmith.author.compiler.fusing.calls import predict_kernel, predict_steps
+from tritonsmith.author.cards.model import CardModel
+from tritonsmith.author.compiler.fusing.calls import find_window_share, predict_kernel, predict_steps
 from tritonsmith.author.compiler.fusing.regions import (
     CallRegion,
     ProductRegion,
@@ -15,6 +16,7 @@ from tritonsmith.author.compiler.fusing.regions import (
     count_long_passes,
 )
 from tritonsmith.author.compiler.fusing.windows import find_windows, predict_windows
+from tritonsmith.author.compiler.ir.values import LibraryCall
 from tritonsmith.author.cost import Way, bound_product, choose_way, time_bytes, time_launches, time_product
 from tritonsmith.evaluator.schema import PrecisionClass
 
@@ -45,9 +47,18 @@ def predict_seconds(region: WorkRegion, call_flops: Mapping[str, float], precisi
         flops, way = call_flops.get(region.call.name, 0.0), choose_way(region.call.dtype, precision)
         if way is Way.PARTS:
             return max(moving, time_product(card, flops, Way.THREADS, card.fits.calls.any_call))
-        matrices = region.call.record.function.rpartition(".")[2] in _MATRICES
-        return max(moving, time_product(card, flops, way, card.fits.calls.matrix if matrices else card.fits.calls.window))
+        return max(moving, time_product(card, flops, way, _find_share(region.call, way, card)))
     return max(moving, bound_region(region))
+
+
+def _find_share(call: LibraryCall, way: Way, card: CardModel) -> float:
+    """Share of the card's rate that a call reaches."""
+    name = call.record.function.rpartition(".")[2]
+    if name in _MATRICES:
+        return card.fits.calls.matrix
+    image = call.operands[0] if call.operands else None
+    axes = len(image.shape) - 2 if image is not None and name.startswith("conv") else 0
+    return find_window_share(card, way, axes, image.shape[1] if image is not None and axes > 0 else 0)
 
 
 def predict_all(regions: Iterable[WorkRegion], call_flops: Mapping[str, float], precision: PrecisionClass) -> float:

@@ -16,6 +16,7 @@ from tritonsmith.author.compiler.fusing.space import Walk, list_addresses
 from tritonsmith.author.compiler.ir.indices import count, evaluate, variable
 from tritonsmith.author.compiler.ir.operators import Applied, Operand, Operator, Tree
 from tritonsmith.author.compiler.ir.values import BYTES, ChannelWindows, Formula, Reduction, Tensor, TensorView
+from tritonsmith.author.compiler.reading.layouts import MOST_TAPS
 from tritonsmith.author.cost import time_bytes, time_launches
 
 _LANES = 32
@@ -30,8 +31,6 @@ _READ, _STORED = 3.0, 8.0
 """Instructions for a value that is read and widened, and for a sum that is finished and stored."""
 _PROGRAMS = 4
 """Programs for each processor that keep it busy."""
-_MOST_TAPS = 64
-"""Taps of a window that registers hold."""
 _HARD = {
     Operator.EXP, Operator.FAST_EXP, Operator.EXP2, Operator.LOG, Operator.LOG2, Operator.SQRT, Operator.RSQRT, Operator.DIV,
     Operator.SIGMOID, Operator.TANH, Operator.MISH, Operator.ERF, Operator.POW, Operator.SIN, Operator.COS, Operator.EXPM1, Operator.LOG1P,
@@ -68,7 +67,7 @@ def find_windows(region: RowRegion) -> ChannelWindows | None:
 def holds_windows(region: RowRegion) -> ChannelWindows | None:
     """The same where a program keeps the values of several windows in registers."""
     windows = find_windows(region)
-    return windows if windows is not None and windows.last and windows.taps <= _MOST_TAPS else None
+    return windows if windows is not None and windows.last and windows.taps <= MOST_TAPS else None
 
 
 def list_spans(windows: ChannelWindows, tile: ChannelTile) -> tuple[int, int]:

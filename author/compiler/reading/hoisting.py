@@ -48,7 +48,7 @@ def hoist_products(facts: TaskFacts) -> TaskFacts:
         spec, first = nodes[base].outputs[0], nodes[next(iter(places))]
         if len(set(places.values())) < max(_LEAST, -(-spec.shape[axis] // 2)):
             continue
-        if changed & {_find_root(nodes, name) for name in (base, *first.references)}:
+        if changed & {_find_root(nodes, name) for name in (base, *first.references)} or _changes_own(first, nodes, changed):
             continue
         whole = _apply_to_all(first, base, spec, [nodes[name] for name in places])
         hoisted |= {name: (whole, axis, place) for name, place in places.items()}
@@ -99,6 +99,12 @@ def _list_written(ops: Iterable[OpNode]) -> set[str]:
     ops = tuple(ops)
     nodes = {node.name: node for node in ops}
     return {_find_root(nodes, held) for node in ops if is_write(node) and (held := refer(node)) is not None}
+
+
+def _changes_own(layer: OpNode, nodes: Mapping[str, OpNode], changed: Iterable[str]) -> bool:
+    """Whether forward writes to a parameter of a layer that is a module; no argument of its call shows it."""
+    written = [nodes[name].target for name in changed if name in nodes and nodes[name].op == "get_attr"]
+    return layer.op == "call_module" and any(target.startswith(f"{layer.target}.") for target in written)
 
 
 def _find_root(nodes: Mapping[str, OpNode], name: str) -> str:

@@ -10,7 +10,7 @@ from tritonsmith.author.compiler.reading.choices import Choice
 from tritonsmith.author.compiler.reading.reader import Forward
 from tritonsmith.evaluator.schema import OpNode, TaskFacts
 
-_MOST_TAPS = 64
+MOST_TAPS = 64
 """Taps of a window that registers hold."""
 _AXES = (3, 4)
 """Axes of images whose channels can come last."""
@@ -40,7 +40,7 @@ def _is_own_windows(made: Any) -> bool:
     """Whether a value is a convolution of each channel by itself that has a kernel with channels last."""
     anchor = _find_anchor(made)
     windows = anchor.windows if isinstance(anchor, Reduction) else None
-    if windows is None or len(windows.image.shape) not in _AXES or windows.taps > _MOST_TAPS:
+    if windows is None or len(windows.image.shape) not in _AXES or windows.taps > MOST_TAPS:
         return False
     return windows.weights.shape[0] == windows.image.shape[1] and isinstance(windows.weights, Held) and bool(windows.weights.path)
 

@@ -222,6 +222,13 @@ _JOINS = (
 )
 
 
+def test_values_joined_again_and_again_are_stored_on_the_way() -> None:
+    """Each `cat` around another doubles the loads: five in one kernel would have 32."""
+    plan = read_regions(*describe_case(BY_NAME["channels that are shuffled several times"]), FIRST)
+    loads = [kernel.count("tl.load(") for kernel in write(plan).split("@triton.jit")[1:]]
+    assert len(loads) > 1 and max(loads) <= 8
+
+
 def test_parts_are_stored_where_they_are_joined(evaluator: LocalEvaluator) -> None:
     case = RegionCase("joins", _JOINS, "torch.randn(2, 3, 6, 7), torch.randn(5, 9)", arguments="x, y")
     judge(evaluator, case)

@@ -40,6 +40,7 @@ def test_slices_that_are_all_there_have_one_product(name: str) -> None:
         ("h = h + self.l(x[:, :, @])", "x = torch.cat([x, x[:, :2]], 1); " + START, 6),  # the axis that is summed along
         ("h = h + self.l(z[:, @]); z[:, 0] = z[:, @] * 2", "z = x * 2; " + START, 6),
         ("h = h + F.linear(x[:, @], v); v.mul_(0.5)", "v = self.w * 2; " + START, 6),
+        ("h = h + self.l(x[:, @]); self.l.weight.mul_(0.5)", START, 6),
     ],
 )
 def test_others_stay_where_they_are(step: str, start: str, count: int) -> None:
